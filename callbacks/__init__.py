@@ -1,0 +1,1 @@
+"""Lightning callbacks that measure representation geometry while a model trains."""

@@ -1,0 +1,1 @@
+"""LightningDataModules of the toolkit."""

@@ -1,0 +1,1 @@
+"""Pure functions: tensors in, tensors or named tuples out."""

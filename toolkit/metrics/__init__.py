@@ -1,0 +1,1 @@
+"""torchmetrics classes for measurements that accumulate over batches."""
