@@ -1,1 +1,5 @@
 """LightningModules of the toolkit."""
+
+from toolkit.models.superposition_autoencoder import SuperpositionAutoencoder
+
+__all__ = ["SuperpositionAutoencoder"]

@@ -1,0 +1,116 @@
+"""How often each feature of the toy model is active: the frequency families of arXiv 2505.10465."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Frequencies(ABC):
+    """Relative activity of features 1..n, most frequent first."""
+
+    @abstractmethod
+    def relative(self, num_features: int) -> Tensor:
+        """Return unnormalised frequencies, shape ``(num_features,)``, float64."""
+
+    def probabilities(self, num_features: int, *, density: float = 1.0) -> Tensor:
+        """Return the probability that each feature is active in a sample.
+
+        Args:
+            num_features: Number of features n.
+            density: Expected number of active features in one sample, sum of the result.
+
+        Returns:
+            Shape ``(num_features,)``, float64, summing to ``density``.
+
+        Raises:
+            ValueError: If n < 1, the density is not positive, or a probability would exceed 1.
+        """
+        if num_features < 1:
+            raise ValueError(f"num_features: expected at least 1, got {num_features}")
+        if not (isfinite(density) and density > 0):
+            raise ValueError(f"density: expected a positive finite number, got {density}")
+        relative = self.relative(num_features)
+        probabilities = relative * (density / relative.sum())
+        largest = probabilities.max().item()
+        # Raising the density until p_1 = 1 is a published run; rounding must not refuse it.
+        if largest > 1 + 1e-9:
+            raise ValueError(
+                f"density: expected every probability at most 1, got {largest:.4g} for the most "
+                f"frequent of {num_features} features; lower density to {density / largest:.6g}"
+            )
+        return probabilities.clamp(max=1.0)
+
+    def as_config(self) -> dict[str, Any]:
+        """Return plain types that describe this object, as a configuration file would."""
+        return {
+            "class_path": f"{type(self).__module__}.{type(self).__qualname__}",
+            "init_args": dict(vars(self)),
+        }
+
+
+def _ranks(num_features: int) -> Tensor:
+    return torch.arange(1, num_features + 1, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class PowerFrequencies(Frequencies):
+    """Power law: p_i proportional to ``i ** -exponent``.
+
+    Args:
+        exponent: alpha of arXiv 2505.10465; its public code's variable is this minus 1.
+    """
+
+    exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.exponent) and self.exponent >= 0):
+            raise ValueError(f"exponent: expected a finite number >= 0, got {self.exponent}")
+
+    def relative(self, num_features: int) -> Tensor:
+        """Return ``i ** -exponent``."""
+        return _ranks(num_features) ** -self.exponent
+
+
+@dataclass(frozen=True)
+class ExponentialFrequencies(Frequencies):
+    """Exponential decay: p_i proportional to ``exp(-i / scale)``.
+
+    Args:
+        scale: n_0, in features.
+    """
+
+    scale: float = 400.0
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale: expected a positive finite number, got {self.scale}")
+
+    def relative(self, num_features: int) -> Tensor:
+        """Return ``exp(-i / scale)``, relative to the first feature so that no scale underflows."""
+        return torch.exp(-(_ranks(num_features) - 1) / self.scale)
+
+
+@dataclass(frozen=True)
+class LinearFrequencies(Frequencies):
+    """Linear decay: p_i proportional to ``(n - i) / n``; the last feature never occurs."""
+
+    def relative(self, num_features: int) -> Tensor:
+        """Return ``(n - i) / n``."""
+        if num_features < 2:
+            raise ValueError(
+                f"num_features: expected at least 2 for (n - i) / n, got {num_features}"
+            )
+        return (num_features - _ranks(num_features)) / num_features
+
+
+@dataclass(frozen=True)
+class UniformFrequencies(Frequencies):
+    """Every feature equally often."""
+
+    def relative(self, num_features: int) -> Tensor:
+        """Return ones."""
+        return torch.ones(num_features, dtype=torch.float64)

@@ -1,0 +1,209 @@
+"""Synthetic sparse features of the toy superposition model (arXiv 2505.10465, section 2)."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from torch import Tensor
+
+from toolkit.data.active_cells import ActiveCells
+from toolkit.data.frequencies import Frequencies, UniformFrequencies
+
+_TRAIN, _HELD_OUT, _TEST = range(3)
+
+
+class CellSampler:
+    """Draws batches with ``x_i = u_i v_i``, ``u_i ~ Bernoulli(p_i)``, ``v_i ~ U(0, 2)``.
+
+    The number of hits on a cell is Poisson with mean ``-log(1 - p_i)``, so that a cell hit at
+    least once is active with probability p_i exactly and independently of all others. The cost is
+    that of the active cells, not of the whole matrix. Features with p_i = 1 are written directly.
+
+    Args:
+        probabilities: p_i, shape ``(n,)``, each in [0, 1].
+        batch_size: Samples in one batch.
+    """
+
+    def __init__(self, probabilities: Tensor, batch_size: int) -> None:
+        chance = probabilities.double().numpy()
+        self.num_features = len(chance)
+        self.batch_size = batch_size
+        self._always = np.flatnonzero(chance >= 1)
+        # Rates of certain features are infinite; they are left out of the Poisson part.
+        rates = -np.log1p(-np.where(chance < 1, chance, 0.0))
+        self._total_rate = float(rates.sum())
+        self._cumulative = np.cumsum(rates) / self._total_rate if self._total_rate else rates
+        self._last_possible = int(np.flatnonzero(rates)[-1]) if self._total_rate else 0
+
+    def __call__(self, key: tuple[int, ...]) -> ActiveCells:
+        """Return the batch that ``key`` names: the same key gives the same batch, always."""
+        generator = np.random.default_rng(key)
+        hits = generator.poisson(self.batch_size * self._total_rate)
+        feature = np.searchsorted(self._cumulative, generator.random(hits), side="right")
+        feature = np.minimum(feature, self._last_possible)
+        row = generator.integers(self.batch_size, size=hits)
+        cell = np.sort(row * self.num_features + feature)
+        cell = cell[np.diff(cell, prepend=-1) != 0]
+        if len(self._always):
+            rows = np.arange(self.batch_size)[:, None] * self.num_features
+            cell = np.sort(np.concatenate([cell, (rows + self._always).ravel()]))
+        row, feature = np.divmod(cell, self.num_features)
+        value = generator.random(len(cell), dtype=np.float32) * 2
+        return ActiveCells(
+            torch.from_numpy(row),
+            torch.from_numpy(feature),
+            torch.from_numpy(value),
+            self.batch_size,
+            self.num_features,
+        )
+
+
+class BatchStream:
+    """An endless stream of batches in epochs of ``length``; it knows where it stands.
+
+    Batches are a function of their position, so that a resumed run continues the stream exactly.
+    ``state_dict`` and ``load_state_dict`` are what Lightning asks of a resumable loader.
+
+    Args:
+        draw: Returns the batch at a position.
+        length: Batches in one epoch.
+    """
+
+    def __init__(self, draw: Callable[[int], ActiveCells], length: int) -> None:
+        self._draw = draw
+        self._length = length
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[ActiveCells]:
+        end = (self._position // self._length + 1) * self._length
+        while self._position < end:
+            self._position += 1
+            yield self._draw(self._position - 1)
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the number of batches that were handed out."""
+        return {"position": self._position}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Continue after the batches that were handed out."""
+        self._position = state_dict["position"]
+
+
+class FixedBatches:
+    """The same ``length`` batches at every pass.
+
+    Args:
+        draw: Returns the batch at a position.
+        length: Batches in one pass.
+    """
+
+    def __init__(self, draw: Callable[[int], ActiveCells], length: int) -> None:
+        self._draw = draw
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[ActiveCells]:
+        return (self._draw(position) for position in range(self._length))
+
+
+class SparseFeatures(L.LightningDataModule):
+    """Fresh sparse samples at every step, and a fixed held-out set.
+
+    Args:
+        num_features: Number of features n.
+        frequencies: How often each feature is active; uniform if not given.
+        density: Expected number of active features in a sample, E of arXiv 2505.10465.
+        batch_size: Samples in a batch.
+        num_held_out: Batches in the fixed set for validation and measurements.
+        steps_per_epoch: Batches in an epoch; by default the whole run is one epoch.
+        seed: Fixes the stream, whatever else draws random numbers; by default torch's seed.
+
+    Raises:
+        ValueError: If a number is out of range or a probability would exceed 1.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        frequencies: Frequencies | None = None,
+        *,
+        density: float = 1.0,
+        batch_size: int = 512,
+        num_held_out: int = 32,
+        steps_per_epoch: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        limits = {"batch_size": batch_size, "num_held_out": num_held_out}
+        if steps_per_epoch is not None:
+            limits["steps_per_epoch"] = steps_per_epoch
+        for name, number in limits.items():
+            if number < 1:
+                raise ValueError(f"{name}: expected at least 1, got {number}")
+        if seed is not None and seed < 0:
+            raise ValueError(f"seed: expected 0 or more, got {seed}")
+        self.num_features = num_features
+        self.frequencies = frequencies if frequencies is not None else UniformFrequencies()
+        self.probabilities = self.frequencies.probabilities(num_features, density=density)
+        self.batch_size = batch_size
+        self.num_held_out = num_held_out
+        self.steps_per_epoch = steps_per_epoch
+        self.seed = torch.initial_seed() if seed is None else seed
+        self._sample = CellSampler(self.probabilities, batch_size)
+        self.save_hyperparameters(
+            {
+                "num_features": num_features,
+                "frequencies": self.frequencies.as_config(),
+                "density": density,
+                "batch_size": batch_size,
+                "num_held_out": num_held_out,
+                "steps_per_epoch": steps_per_epoch,
+                "seed": self.seed,
+            },
+            logger=False,
+        )
+
+    def held_out(self) -> FixedBatches:
+        """Return the fixed batches that measurements use, the same on every rank."""
+        return FixedBatches(lambda i: self._sample((self.seed, _HELD_OUT, i)), self.num_held_out)
+
+    def train_dataloader(self) -> BatchStream:
+        """Return the training stream, another one on each rank."""
+        trainer = self.trainer
+        rank = 0 if trainer is None else trainer.global_rank
+        length = self.steps_per_epoch
+        if length is None:
+            if trainer is None or trainer.max_steps < 1:
+                raise ValueError(
+                    "steps_per_epoch: expected a number when trainer.max_steps is not set; "
+                    "give either"
+                )
+            length = trainer.max_steps * trainer.accumulate_grad_batches
+        return BatchStream(lambda i: self._sample((self.seed, _TRAIN, rank, i)), length)
+
+    def val_dataloader(self) -> FixedBatches:
+        """Return the held-out batches."""
+        return self.held_out()
+
+    def test_dataloader(self) -> FixedBatches:
+        """Return as many batches as are held out, from a stream of their own."""
+        return FixedBatches(lambda i: self._sample((self.seed, _TEST, i)), self.num_held_out)
+
+    def predict_dataloader(self) -> FixedBatches:
+        """Return the test batches."""
+        return self.test_dataloader()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the seed: a resumed run continues its own stream."""
+        return {"seed": self.seed}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the seed of the run that is continued."""
+        self.seed = state_dict["seed"]

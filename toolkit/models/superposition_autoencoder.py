@@ -1,0 +1,226 @@
+"""The toy model of superposition (arXiv 2505.10465), several widths in one run."""
+
+from functools import partial
+from math import isfinite
+from typing import Any, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.cli import OptimizerCallable
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from toolkit.data.active_cells import ActiveCells
+from toolkit.functional.reconstruction import (
+    cell_layout,
+    dense_reconstruction_loss,
+    reconstruct,
+    reconstruction_loss,
+)
+from toolkit.optim import AdamW, DecayMode, Settings, warmup_cosine
+
+
+class SuperpositionAutoencoder(L.LightningModule):
+    """Autoencoders ``y = relu(W W^T x + b)`` of several widths m, trained on the same batches.
+
+    One run gives one curve L(m). The objective is the squared error averaged over samples and
+    features, as in the published runs; the loss is logged as that mean and as the sum over
+    features, which the paper's text uses.
+
+    Args:
+        num_features: Number of features n.
+        widths: Hidden widths m, each with its own W (n x m) and b.
+        lr: Learning rate of every W; see ``width_scaled_lr``.
+        bias_lr: Learning rate of every b; by default that of W.
+        width_scaled_lr: The large published run's rule: ``lr (8 / m)^0.25`` for W and
+            ``bias_lr / m`` for b.
+        weight_decay: gamma, decoupled, on W alone; negative favours superposition.
+        decay_mode: How W decays, see `toolkit.optim.AdamW`.
+        betas: Decay rates of Adam's moments.
+        warmup_fraction: Share of the run with linear warm-up; then a cosine follows.
+        lr_floor: Where the cosine ends, as a share of the learning rate.
+        weight_init_scale: W starts as N(0, 1) times this over sqrt(m).
+        bias_init_scale: b starts as N(0, 1) times this.
+        loss_scale: Factor on the objective; 100 in the large published run.
+        step: ``sparse`` is the fast step; ``dense`` gives the same numbers by the definition.
+        optimizer: Replaces AdamW with its lr, betas and decay; the schedule stays.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        widths: list[int],
+        *,
+        lr: float = 1e-2,
+        bias_lr: float | None = None,
+        width_scaled_lr: bool = False,
+        weight_decay: float = -1.0,
+        decay_mode: DecayMode = "auto",
+        betas: tuple[float, float] = (0.9, 0.999),
+        warmup_fraction: float = 0.1,
+        lr_floor: float = 0.05,
+        weight_init_scale: float = 1.0,
+        bias_init_scale: float = 1.0,
+        loss_scale: float = 1.0,
+        step: Literal["sparse", "dense"] = "sparse",
+        optimizer: OptimizerCallable | None = None,
+    ) -> None:
+        super().__init__()
+        # The factory is code, and a checkpoint holds plain types only.
+        self.save_hyperparameters(ignore=["optimizer"])
+        _check_sizes(num_features, widths)
+        _check_shares(warmup_fraction=warmup_fraction, lr_floor=lr_floor)
+        _check_positive(lr=lr, bias_lr=lr if bias_lr is None else bias_lr, loss_scale=loss_scale)
+        if step not in {"sparse", "dense"}:
+            raise ValueError(f"step: expected sparse or dense, got {step!r}")
+        self.num_features = num_features
+        self.widths = list(widths)
+        self.lr = lr
+        self.bias_lr = lr if bias_lr is None else bias_lr
+        self.width_scaled_lr = width_scaled_lr
+        self.weight_decay = weight_decay
+        self.decay_mode: DecayMode = decay_mode
+        self.betas = betas
+        self.warmup_fraction = warmup_fraction
+        self.lr_floor = lr_floor
+        self.loss_scale = loss_scale
+        self.step = step
+        self.optimizer_factory = optimizer
+        self.weights = nn.ParameterList(
+            torch.randn(num_features, m) * (weight_init_scale / m**0.5) for m in self.widths
+        )
+        self.biases = nn.ParameterList(
+            torch.randn(num_features) * bias_init_scale for _ in self.widths
+        )
+        self._settings: Settings | None = None
+
+    def forward(self, inputs: Tensor) -> list[Tensor]:
+        """Return the reconstruction of each width.
+
+        Args:
+            inputs: x, shape ``(B, n)``.
+
+        Returns:
+            One tensor of shape ``(B, n)`` for each width.
+        """
+        pairs = zip(self.weights, self.biases, strict=True)
+        return [reconstruct(weight, bias, inputs) for weight, bias in pairs]
+
+    def losses(self, batch: ActiveCells) -> Tensor:
+        """Return each width's loss on the batch, summed over features, shape ``(num_widths,)``.
+
+        Raises:
+            ValueError: If the batch has another number of features than the model.
+        """
+        if batch.num_features != self.num_features:
+            raise ValueError(
+                f"num_features: expected {self.num_features} as in the model, got a batch with "
+                f"{batch.num_features}; give data and model the same number"
+            )
+        pairs = zip(self.weights, self.biases, strict=True)
+        if self.step == "dense":
+            inputs = batch.dense()
+            return torch.stack([dense_reconstruction_loss(w, b, inputs) for w, b in pairs])
+        cells = cell_layout(batch.row, batch.feature, batch.value, batch.num_rows)
+        return torch.stack([reconstruction_loss(w, b, cells) for w, b in pairs])
+
+    def training_step(self, batch: ActiveCells, batch_idx: int) -> Tensor:
+        """Return the objective: the widths' mean losses added, times the scale."""
+        losses = self.losses(batch)
+        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if self.trainer.global_step % every == 0:
+            self._log_losses(losses.detach(), batch.num_rows)
+        return losses.sum() * (self.loss_scale / self.num_features)
+
+    def validation_step(self, batch: ActiveCells, batch_idx: int) -> None:
+        """Log the held-out loss of each width."""
+        self._log_evaluation("val", batch)
+
+    def test_step(self, batch: ActiveCells, batch_idx: int) -> None:
+        """Log the test loss of each width."""
+        self._log_evaluation("test", batch)
+
+    def predict_step(self, batch: ActiveCells, batch_idx: int) -> list[Tensor]:
+        """Return the reconstructions of the batch, one for each width."""
+        return self.forward(batch.dense())
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return the optimiser and its schedule, a factor on every learning rate per update."""
+        groups = self._parameter_groups()
+        if self.optimizer_factory is None:
+            optimizer: torch.optim.Optimizer = AdamW(
+                groups, self.lr, betas=self.betas, decay_mode=self.decay_mode
+            )
+        else:
+            optimizer = self.optimizer_factory(self.parameters())
+        total_steps = int(self.trainer.estimated_stepping_batches)
+        factor = partial(
+            warmup_cosine,
+            warmup_steps=round(self.warmup_fraction * total_steps),
+            total_steps=total_steps,
+            floor=self.lr_floor,
+        )
+        scheduler = LambdaLR(optimizer, factor)
+        self._settings = Settings(optimizer, scheduler)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def on_train_start(self) -> None:
+        """Let the settings of this run count, also where a checkpoint brought back others."""
+        if self._settings is not None:
+            self._settings.restore()
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        groups: list[dict[str, Any]] = []
+        for m, weight, bias in zip(self.widths, self.weights, self.biases, strict=True):
+            weight_lr = self.lr * (8 / m) ** 0.25 if self.width_scaled_lr else self.lr
+            bias_lr = self.bias_lr / m if self.width_scaled_lr else self.bias_lr
+            groups.append({"params": [weight], "lr": weight_lr, "weight_decay": self.weight_decay})
+            groups.append({"params": [bias], "lr": bias_lr, "weight_decay": 0.0})
+        return groups
+
+    def _log_losses(self, losses: Tensor, batch_size: int) -> None:
+        """Log the losses that the weights of the current step have on a fresh batch."""
+        values = self._by_width("toy", losses.tolist())
+        self.log_dict(values, logger=False, batch_size=batch_size)
+        widest = losses[-1]
+        self.log("loss", widest, prog_bar=True, logger=False, batch_size=batch_size)
+        # The step is written by hand: Lightning's own logging counts one behind.
+        for logger in self.loggers:
+            logger.log_metrics(values, step=self.trainer.global_step)
+
+    def _log_evaluation(self, stage: str, batch: ActiveCells) -> None:
+        values = self._by_width(f"toy_{stage}", self.losses(batch).tolist())
+        self.log_dict(values, batch_size=batch.num_rows, sync_dist=True)
+
+    def _by_width(self, metric: str, losses: list[float]) -> dict[str, float]:
+        values = {}
+        for m, loss in zip(self.widths, losses, strict=True):
+            values[f"{metric}/loss/m_{m:04d}"] = loss
+            values[f"{metric}/loss_mean/m_{m:04d}"] = loss / self.num_features
+        return values
+
+
+def _check_sizes(num_features: int, widths: list[int]) -> None:
+    if num_features < 1:
+        raise ValueError(f"num_features: expected at least 1, got {num_features}")
+    if not widths or min(widths) < 1 or len(set(widths)) != len(widths):
+        raise ValueError(f"widths: expected different numbers of at least 1, got {widths}")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name}: expected a share between 0 and 1, got {share}")
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not (isfinite(number) and number > 0):
+            raise ValueError(f"{name}: expected a positive finite number, got {number}")
