@@ -1,1 +1,32 @@
 """Pure functions: tensors in, tensors or named tuples out."""
+
+from toolkit.functional.cosine import CosineMoments, cosine_moments
+from toolkit.functional.packing import welch_bound
+from toolkit.functional.scaling import PowerLaw, fit_power_law, local_slopes
+from toolkit.functional.superposition import (
+    MeanSquaredOverlap,
+    feature_norms,
+    mean_squared_overlap,
+    represented_fraction,
+)
+from toolkit.functional.superposition_theory import (
+    slope_guide,
+    strong_superposition_exponent,
+    weak_superposition_loss,
+)
+
+__all__ = [
+    "CosineMoments",
+    "MeanSquaredOverlap",
+    "PowerLaw",
+    "cosine_moments",
+    "feature_norms",
+    "fit_power_law",
+    "local_slopes",
+    "mean_squared_overlap",
+    "represented_fraction",
+    "slope_guide",
+    "strong_superposition_exponent",
+    "weak_superposition_loss",
+    "welch_bound",
+]

@@ -17,6 +17,25 @@ def finite_float(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> 
         ValueError: If it is complex or boolean, has another number of dimensions, is empty, or
             holds non-finite values.
     """
+    return lift(finite_real(name, tensor, dims=dims))
+
+
+def finite_real(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> Tensor:
+    """Check like `finite_float`, but keep the dtype: nothing of the tensor's size is allocated."""
+    values = real_tensor(name, tensor, dims=dims)
+    # The extremes carry every NaN and infinity along, without a mask the size of the tensor.
+    if not all(torch.isfinite(extreme) for extreme in torch.aminmax(values)):
+        chunks = torch.split(values, 1024)
+        num_bad = sum(int((~torch.isfinite(chunk)).sum()) for chunk in chunks)
+        raise ValueError(
+            f"{name}: expected finite values, got {num_bad} non-finite of {values.numel()}; "
+            "repair or drop them first"
+        )
+    return values
+
+
+def real_tensor(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> Tensor:
+    """Check like `finite_float`, but let non-finite values pass and keep the dtype."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.is_complex() or tensor.dtype == torch.bool:
@@ -30,14 +49,7 @@ def finite_float(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> 
         raise ValueError(f"{name}: expected at least one value, got shape {tuple(tensor.shape)}")
     if tensor.is_meta:
         raise ValueError(f"{name}: expected values, got a tensor on the meta device; load it first")
-    lifted = lift(tensor.detach())
-    num_bad = int(lifted.numel() - torch.isfinite(lifted).sum())
-    if num_bad:
-        raise ValueError(
-            f"{name}: expected finite values, got {num_bad} non-finite of {lifted.numel()}; "
-            "repair or drop them first"
-        )
-    return lifted
+    return tensor.detach()
 
 
 def lift(tensor: Tensor) -> Tensor:

@@ -1,0 +1,172 @@
+"""Cosine similarities between all pairs of rows, streamed so that no V x V matrix exists."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float64, Real
+from torch import Tensor
+
+from toolkit.functional._checks import finite_real, integer_at_least
+
+# Longer float32 sums lose digits, and take longer per row.
+CHUNK_SIZE = 1024
+GRAM_COLUMNS = 256
+
+
+class CosineMoments(NamedTuple):
+    """Moments of the cosine similarity over all pairs of different usable rows.
+
+    Attributes:
+        mean: Mean over all pairs i < j.
+        std: Standard deviation over all these pairs (population, not sample).
+        num_pairs: Number of pairs.
+        num_dropped: Number of rows without a direction, left out.
+    """
+
+    mean: float
+    std: float
+    num_pairs: int
+    num_dropped: int
+
+
+class PairSums(NamedTuple):
+    """Sums over rows v = u - anchor, u the unit rows, from which the pair moments follow.
+
+    Attributes:
+        num_rows: Number of usable rows.
+        num_dropped: Number of rows left out.
+        total: Sum of v, shape (d,).
+        gram: Sum of v v^T, shape (d, d).
+        square: Sum of |v|^2.
+        fourth: Sum of |v|^4.
+        cubic: Sum of |v|^2 v, shape (d,).
+    """
+
+    num_rows: int
+    num_dropped: int
+    total: Tensor
+    gram: Tensor
+    square: Tensor
+    fourth: Tensor
+    cubic: Tensor
+
+
+def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMoments:
+    """Mean and standard deviation of the cosine similarity over all pairs of different rows.
+
+    Exact over all pairs at a cost of O(V d^2): with unit rows U, the similarities sum to
+    |sum of rows|^2 and their squares to ||U^T U||_F^2, both including the pairs i = i.
+
+    Args:
+        vectors: Real matrix of shape (V, d). Rows of norm 0 are left out and counted.
+        chunk_size: Most rows lifted at a time. Memory is O(chunk_size d + d^2).
+
+    Raises:
+        TypeError: If ``vectors`` is no tensor.
+        ValueError: If ``vectors`` is not a finite real matrix with two non-zero rows, or
+            ``chunk_size`` is below 1.
+
+    Example:
+        >>> cosine_moments(torch.eye(3))
+        CosineMoments(mean=0.0, std=0.0, num_pairs=3, num_dropped=0)
+    """
+    rows = finite_real("vectors", vectors)
+    moments = pair_moments(rows, chunk_size=integer_at_least("chunk_size", chunk_size, 1))
+    if not moments.num_pairs:
+        raise ValueError(
+            f"vectors: expected at least 2 non-zero rows, got {len(rows) - moments.num_dropped} "
+            f"of {len(rows)}; pass more rows"
+        )
+    return moments
+
+
+def pair_moments(
+    vectors: Real[Tensor, "v d"], *, chunk_size: int = CHUNK_SIZE, min_norm: float = 0.0
+) -> CosineMoments:
+    """Pair moments of checked ``vectors``; NaN where fewer than two rows are usable."""
+    num_rows, dim = vectors.shape
+    # Up to here float64 products take a fraction of a second.
+    small = num_rows * dim * dim <= 2**32
+    dtype = torch.float64 if small or vectors.dtype == torch.float64 else torch.float32
+    origin = torch.zeros(dim, dtype=torch.float64, device=vectors.device)
+    sums = pair_sums(vectors, origin, dtype=dtype, chunk_size=chunk_size, min_norm=min_norm)
+    moments = moments_from_sums(sums, origin)
+    variance = moments.std**2
+    if variance < 1e-2 * (variance + moments.mean**2):
+        # Nearly parallel rows: the variance is a difference of almost equal numbers, unless
+        # the common direction is taken out of the rows first.
+        center = sums.total / sums.num_rows
+        sums = pair_sums(
+            vectors, center, dtype=torch.float64, chunk_size=chunk_size, min_norm=min_norm
+        )
+        moments = moments_from_sums(sums, center)
+    return moments
+
+
+def pair_sums(
+    vectors: Real[Tensor, "v d"],
+    anchor: Float64[Tensor, " d"],
+    *,
+    dtype: torch.dtype,
+    chunk_size: int = CHUNK_SIZE,
+    min_norm: float = 0.0,
+) -> PairSums:
+    """Stream the rows once; products in ``dtype``, sums over chunks in float64."""
+    dim = vectors.shape[1]
+    gram = anchor.new_zeros(dim, dim)
+    total, cubic = anchor.new_zeros(2, dim)
+    square, fourth = anchor.new_zeros(2)
+    num_rows = 0
+    chunk_size = min(chunk_size, CHUNK_SIZE)
+    for units in unit_chunks(vectors, dtype=dtype, chunk_size=chunk_size, min_norm=min_norm):
+        rows = units.sub_(anchor.to(dtype))
+        num_rows += len(rows)
+        squares = torch.linalg.vector_norm(rows, dim=1).double().square()
+        total += rows.sum(0, dtype=torch.float64)
+        cubic += squares.to(dtype) @ rows
+        square += squares.sum()
+        fourth += squares.square().sum()
+        for start in range(0, dim, GRAM_COLUMNS):
+            stop = start + GRAM_COLUMNS
+            # The Gram matrix is symmetric: from the diagonal block on is enough.
+            gram[start:stop, start:] += rows[:, start:stop].T @ rows[:, start:]
+    gram = gram.triu() + gram.triu(1).T
+    return PairSums(num_rows, len(vectors) - num_rows, total, gram, square, fourth, cubic)
+
+
+def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMoments:
+    """Moments of cos = |a|^2 + a.v_i + a.v_j + v_i.v_j over i != j, a being the anchor."""
+    rows = sums.num_rows
+    if rows < 2:
+        return CosineMoments(math.nan, math.nan, 0, sums.num_dropped)
+    along = anchor @ sums.total
+    image = sums.gram @ anchor
+    # Sums over i != j of cos - |a|^2 and of its square.
+    first = 2 * (rows - 1) * along + sums.total @ sums.total - sums.square
+    second = 2 * (rows - 2) * (anchor @ image) + 2 * along.square()
+    second += 4 * (image @ sums.total - anchor @ sums.cubic)
+    second += sums.gram.square().sum() - sums.fourth
+    ordered_pairs = rows * (rows - 1)
+    shift = first / ordered_pairs
+    variance = (second / ordered_pairs - shift.square()).clamp_min(0)
+    mean = anchor @ anchor + shift
+    return CosineMoments(float(mean), float(variance.sqrt()), ordered_pairs // 2, sums.num_dropped)
+
+
+def unit_chunks(
+    vectors: Real[Tensor, "v d"],
+    *,
+    dtype: torch.dtype,
+    chunk_size: int = CHUNK_SIZE,
+    min_norm: float = 0.0,
+) -> Iterator[Tensor]:
+    """Yield the unit rows in fresh tensors, without rows of norm 0 or below ``min_norm``."""
+    for chunk in torch.split(vectors, chunk_size):
+        rows = chunk.double()
+        # Float32 norms are all off in the same direction, which no average removes.
+        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        keep = ((norms > 0) & (norms >= min_norm))[:, 0]
+        units = (rows / norms).to(dtype)
+        yield units if keep.all() else units[keep]

@@ -1,0 +1,88 @@
+"""How many features a weight matrix represents, and how much they overlap."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from toolkit.functional._checks import finite_float
+from toolkit.functional.cosine import pair_moments
+
+MIN_NORM = 1e-6
+
+
+class MeanSquaredOverlap(NamedTuple):
+    """Mean squared cosine similarity between different features.
+
+    Attributes:
+        value: Mean of cos^2 over all pairs of different usable rows; NaN below two of them.
+        num_rows: Number of usable rows.
+        num_dropped: Number of rows of norm below 1e-6, left out.
+    """
+
+    value: float
+    num_rows: int
+    num_dropped: int
+
+
+def feature_norms(weight: Tensor) -> Tensor:
+    """Norm of each feature's representation (arXiv 2505.10465).
+
+    Args:
+        weight: Real matrix of shape (n, m), one row per feature.
+
+    Returns:
+        The n row norms, float64 for float64 or integer input, else float32.
+
+    Raises:
+        TypeError: If ``weight`` is no tensor.
+        ValueError: If ``weight`` is not a finite real matrix.
+    """
+    norms: Tensor = torch.linalg.vector_norm(finite_float("weight", weight), dim=1)
+    return norms
+
+
+def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:
+    """Share of features whose row norm is above ``threshold`` (phi of arXiv 2505.10465).
+
+    Trained norms are bimodal, near 0 and near 1, so the usual 1/2 separates them.
+
+    Args:
+        weight: Real matrix of shape (n, m), one row per feature.
+        threshold: Norm above which a feature counts as represented.
+
+    Raises:
+        TypeError: If ``weight`` is no tensor.
+        ValueError: If ``weight`` is not a finite real matrix or ``threshold`` is negative.
+    """
+    if not threshold >= 0:
+        raise ValueError(f"threshold: expected a norm of at least 0, got {threshold}")
+    return float((feature_norms(weight) > threshold).double().mean())
+
+
+def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlap:
+    """Mean squared overlap of the normalised rows over all pairs i != j (arXiv 2505.10465).
+
+    Random isotropic rows give about 1/m, an equiangular tight frame (n - m) / (m (n - 1)).
+
+    Args:
+        weight: Real matrix of shape (n, m), one row per feature. Rows of norm below 1e-6 are
+            left out and counted.
+
+    Returns:
+        The value and the row counts. A model may represent one feature only, so fewer than two
+        usable rows give NaN instead of an error.
+
+    Raises:
+        TypeError: If ``weight`` is no tensor.
+        ValueError: If ``weight`` is not a finite real matrix.
+
+    Example:
+        >>> mean_squared_overlap(torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
+        MeanSquaredOverlap(value=0.0, num_rows=2, num_dropped=1)
+    """
+    rows = finite_float("weight", weight)
+    moments = pair_moments(rows, min_norm=MIN_NORM)
+    value = moments.mean**2 + moments.std**2 if moments.num_pairs else math.nan
+    return MeanSquaredOverlap(value, len(rows) - moments.num_dropped, moments.num_dropped)
