@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_ROUNDING = 1e-12
+
 
 class Frequencies(ABC):
     """Relative activity of features 1..n, most frequent first."""
@@ -36,13 +38,14 @@ class Frequencies(ABC):
         relative = self.relative(num_features)
         probabilities = relative * (density / relative.sum())
         largest = probabilities.max().item()
-        # Raising the density until p_1 = 1 is a published run; rounding must not refuse it.
-        if largest > 1 + 1e-9:
+        # Raising the density until p_1 = 1 is a published run: rounding must neither refuse it nor
+        # leave a feature that is certain but for 1e-16.
+        if largest > 1 + _ROUNDING:
             raise ValueError(
                 f"density: expected every probability at most 1, got {largest:.4g} for the most "
                 f"frequent of {num_features} features; lower density to {density / largest:.6g}"
             )
-        return probabilities.clamp(max=1.0)
+        return torch.where(probabilities > 1 - _ROUNDING, 1.0, probabilities)
 
     def as_config(self) -> dict[str, Any]:
         """Return plain types that describe this object, as a configuration file would."""

@@ -2,6 +2,13 @@
 
 from toolkit.functional.cosine import CosineMoments, cosine_moments
 from toolkit.functional.packing import welch_bound
+from toolkit.functional.reconstruction import (
+    CellLayout,
+    cell_layout,
+    dense_reconstruction_loss,
+    reconstruct,
+    reconstruction_loss,
+)
 from toolkit.functional.scaling import PowerLaw, fit_power_law, local_slopes
 from toolkit.functional.superposition import (
     MeanSquaredOverlap,
@@ -16,14 +23,19 @@ from toolkit.functional.superposition_theory import (
 )
 
 __all__ = [
+    "CellLayout",
     "CosineMoments",
     "MeanSquaredOverlap",
     "PowerLaw",
+    "cell_layout",
     "cosine_moments",
+    "dense_reconstruction_loss",
     "feature_norms",
     "fit_power_law",
     "local_slopes",
     "mean_squared_overlap",
+    "reconstruct",
+    "reconstruction_loss",
     "represented_fraction",
     "slope_guide",
     "strong_superposition_exponent",
