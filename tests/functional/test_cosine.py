@@ -45,7 +45,7 @@ def test_moments_match_the_dense_oracle(vectors: Tensor) -> None:
     assert moments.num_dropped == int((vectors == 0).all(1).sum())
 
 
-@pytest.mark.parametrize("spread", [1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize("spread", [1e-1, 1e-5])
 @pytest.mark.parametrize(("num", "dim"), [(300, 20), (4200, 1024)], ids=["float64", "float32"])
 def test_nearly_parallel_rows_keep_their_spread(spread: float, num: int, dim: int) -> None:
     vectors = 1 + spread * spectrum_rows(num, dim)

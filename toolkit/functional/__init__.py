@@ -1,6 +1,14 @@
 """Pure functions: tensors in, tensors or named tuples out."""
 
 from toolkit.functional.cosine import CosineMoments, cosine_moments
+from toolkit.functional.cosine_pairs import (
+    CosineHistogram,
+    MeanAbsCosine,
+    cosine_distances,
+    cosine_histogram,
+    mean_abs_cosine,
+)
+from toolkit.functional.deviation import EmbeddingDeviation, embedding_deviation
 from toolkit.functional.packing import welch_bound
 from toolkit.functional.reconstruction import (
     CellLayout,
@@ -24,15 +32,22 @@ from toolkit.functional.superposition_theory import (
 
 __all__ = [
     "CellLayout",
+    "CosineHistogram",
     "CosineMoments",
+    "EmbeddingDeviation",
+    "MeanAbsCosine",
     "MeanSquaredOverlap",
     "PowerLaw",
     "cell_layout",
+    "cosine_distances",
+    "cosine_histogram",
     "cosine_moments",
     "dense_reconstruction_loss",
+    "embedding_deviation",
     "feature_norms",
     "fit_power_law",
     "local_slopes",
+    "mean_abs_cosine",
     "mean_squared_overlap",
     "reconstruct",
     "reconstruction_loss",

@@ -74,12 +74,17 @@ def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMo
     """
     rows = finite_real("vectors", vectors)
     moments = pair_moments(rows, chunk_size=integer_at_least("chunk_size", chunk_size, 1))
-    if not moments.num_pairs:
-        raise ValueError(
-            f"vectors: expected at least 2 non-zero rows, got {len(rows) - moments.num_dropped} "
-            f"of {len(rows)}; pass more rows"
-        )
+    require_pairs("vectors", len(rows), moments.num_dropped)
     return moments
+
+
+def require_pairs(name: str, num_rows: int, num_dropped: int) -> None:
+    """Raise a ValueError unless two rows are left."""
+    if num_rows - num_dropped < 2:
+        raise ValueError(
+            f"{name}: expected at least 2 non-zero rows, got {num_rows - num_dropped} of "
+            f"{num_rows}; pass more rows"
+        )
 
 
 def pair_moments(
