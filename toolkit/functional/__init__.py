@@ -1,5 +1,11 @@
 """Pure functions: tensors in, tensors or named tuples out."""
 
+from toolkit.functional.capacity import (
+    PackingLaw,
+    deviation_for,
+    fit_packing_law,
+    log10_capacity,
+)
 from toolkit.functional.cosine import CosineMoments, cosine_moments
 from toolkit.functional.cosine_pairs import (
     CosineHistogram,
@@ -37,16 +43,20 @@ __all__ = [
     "EmbeddingDeviation",
     "MeanAbsCosine",
     "MeanSquaredOverlap",
+    "PackingLaw",
     "PowerLaw",
     "cell_layout",
     "cosine_distances",
     "cosine_histogram",
     "cosine_moments",
     "dense_reconstruction_loss",
+    "deviation_for",
     "embedding_deviation",
     "feature_norms",
+    "fit_packing_law",
     "fit_power_law",
     "local_slopes",
+    "log10_capacity",
     "mean_abs_cosine",
     "mean_squared_overlap",
     "reconstruct",
