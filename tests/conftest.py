@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+# Tests work on tiny tensors, where waiting threads cost more than they compute; subprocesses, too.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 ROOT = Path(__file__).parent.parent
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 

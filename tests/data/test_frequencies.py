@@ -10,6 +10,7 @@ from toolkit.data import (
     Frequencies,
     LinearFrequencies,
     PowerFrequencies,
+    SparseFeatures,
     UniformFrequencies,
 )
 
@@ -70,6 +71,15 @@ def test_bad_numbers(build: object, match: str) -> None:
     assert callable(build)
     with pytest.raises(ValueError, match=match):
         build()
+
+
+def test_from_config_undoes_as_config_and_names_what_it_does_not_know() -> None:
+    for frequencies in (PowerFrequencies(0.5), LinearFrequencies()):
+        assert Frequencies.from_config(frequencies.as_config()) == frequencies
+    with pytest.raises(ValueError, match="frequencies: expected the class_path of one of"):
+        Frequencies.from_config({"class_path": "os.system"})
+    with pytest.raises(TypeError, match="frequencies: expected Frequencies, got str"):
+        SparseFeatures(5, "power")  # type: ignore[arg-type]
 
 
 def test_as_config_is_plain() -> None:

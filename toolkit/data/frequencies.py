@@ -54,6 +54,27 @@ class Frequencies(ABC):
             "init_args": dict(vars(self)),
         }
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Frequencies":
+        """Build the object that `as_config` described; only classes already loaded are considered.
+
+        Raises:
+            ValueError: If no such class is loaded.
+        """
+        kinds = {kind.__qualname__: kind for kind in _subclasses(cls)}
+        paths = {f"{kind.__module__}.{name}": kind for name, kind in kinds.items()}
+        wanted = config.get("class_path", "")
+        if wanted not in paths:
+            raise ValueError(
+                f"frequencies: expected the class_path of one of {sorted(paths)}, got {wanted!r}"
+            )
+        return paths[wanted](**config.get("init_args", {}))
+
+
+def _subclasses(kind: type[Frequencies]) -> list[type[Frequencies]]:
+    direct = kind.__subclasses__()
+    return direct + [inner for outer in direct for inner in _subclasses(outer)]
+
 
 def _ranks(num_features: int) -> Tensor:
     return torch.arange(1, num_features + 1, dtype=torch.float64)

@@ -113,6 +113,16 @@ class FixedBatches:
         return (self._draw(position) for position in range(self._length))
 
 
+def _as_frequencies(given: Any) -> Frequencies:  # noqa: ANN401
+    """Return the object; `load_from_checkpoint` hands back plain types, which is all it saves."""
+    if given is None:
+        return UniformFrequencies()
+    frequencies = Frequencies.from_config(given) if isinstance(given, dict) else given
+    if not isinstance(frequencies, Frequencies):
+        raise TypeError(f"frequencies: expected Frequencies, got {type(given).__name__}")
+    return frequencies
+
+
 class SparseFeatures(L.LightningDataModule):
     """Fresh sparse samples at every step, and a fixed held-out set.
 
@@ -150,7 +160,7 @@ class SparseFeatures(L.LightningDataModule):
         if seed is not None and seed < 0:
             raise ValueError(f"seed: expected 0 or more, got {seed}")
         self.num_features = num_features
-        self.frequencies = frequencies if frequencies is not None else UniformFrequencies()
+        self.frequencies = _as_frequencies(frequencies)
         self.probabilities = self.frequencies.probabilities(num_features, density=density)
         self.batch_size = batch_size
         self.num_held_out = num_held_out

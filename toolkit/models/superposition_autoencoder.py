@@ -1,5 +1,6 @@
 """The toy model of superposition (arXiv 2505.10465), several widths in one run."""
 
+from collections import defaultdict
 from functools import partial
 from math import isfinite
 from typing import Any, Literal
@@ -152,9 +153,7 @@ class SuperpositionAutoencoder(L.LightningModule):
         """Return the optimiser and its schedule, a factor on every learning rate per update."""
         groups = self._parameter_groups()
         if self.optimizer_factory is None:
-            optimizer: torch.optim.Optimizer = AdamW(
-                groups, self.lr, betas=self.betas, decay_mode=self.decay_mode
-            )
+            optimizer: torch.optim.Optimizer = AdamW(groups, self.lr, betas=self.betas)
         else:
             optimizer = self.optimizer_factory(self.parameters())
         total_steps = int(self.trainer.estimated_stepping_batches)
@@ -177,13 +176,22 @@ class SuperpositionAutoencoder(L.LightningModule):
             self._settings.restore()
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
-        groups: list[dict[str, Any]] = []
+        """One group for each learning rate and decay: the fewer, the cheaper the update."""
+        members: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
         for m, weight, bias in zip(self.widths, self.weights, self.biases, strict=True):
             weight_lr = self.lr * (8 / m) ** 0.25 if self.width_scaled_lr else self.lr
             bias_lr = self.bias_lr / m if self.width_scaled_lr else self.bias_lr
-            groups.append({"params": [weight], "lr": weight_lr, "weight_decay": self.weight_decay})
-            groups.append({"params": [bias], "lr": bias_lr, "weight_decay": 0.0})
-        return groups
+            members[weight_lr, self.weight_decay].append(weight)
+            members[bias_lr, 0.0].append(bias)
+        return [
+            {
+                "params": parameters,
+                "lr": lr,
+                "weight_decay": decay,
+                "decay_mode": self.decay_mode if decay else "plain",
+            }
+            for (lr, decay), parameters in members.items()
+        ]
 
     def _log_losses(self, losses: Tensor, batch_size: int) -> None:
         """Log the losses that the weights of the current step have on a fresh batch."""
