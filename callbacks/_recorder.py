@@ -1,0 +1,99 @@
+"""Where measurements go: the loggers, their figures and the run's table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.loggers import Logger
+from torch import Tensor
+
+from callbacks.measurement import Moment, Point
+from toolkit.provenance import versions
+from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
+
+
+class Recorder:
+    """Writes what one callback measures; all but its construction happens on rank zero.
+
+    Args:
+        trainer: The running trainer; every rank constructs its recorder in ``setup``.
+    """
+
+    def __init__(self, trainer: L.Trainer) -> None:
+        # A collective: each rank's logger may count another version.
+        folder = trainer.strategy.broadcast(_log_folder(trainer.loggers))
+        self._run = "/".join(Path(folder).parts[-2:]) if folder else ""
+        self._path = Path(folder) / TABLE_NAME if folder else None
+        self._table: MeasurementTable | None = None
+
+    @property
+    def table(self) -> MeasurementTable | None:
+        """The run's table, None where no logger has a folder."""
+        if self._table is None and self._path is not None:
+            self._table = MeasurementTable(self._path)
+        return self._table
+
+    def rows(
+        self,
+        moment: Moment,
+        points: list[Point],
+        tensors: Mapping[str, Tensor],
+        *,
+        metric: str,
+        conditions: dict[str, Any],
+    ) -> list[MeasurementRow]:
+        """Return the points as rows of the table, with the fingerprint of ``tensors``."""
+        digest = moment.fingerprint(tensors)
+        dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()})
+        return [
+            MeasurementRow(
+                run=self._run,
+                model=type(moment.pl_module).__name__,
+                revision="",
+                commit="",
+                step=moment.step,
+                metric=metric,
+                quantity=point.quantity,
+                layer=point.layer,
+                value=point.value,
+                num_points=point.num_points,
+                conditions=conditions,
+                dtype=" ".join(dtypes),
+                weights_hash=digest,
+                versions=versions("lightning"),
+            )
+            for point in points
+        ]
+
+    def holds(self, rows: list[MeasurementRow]) -> bool:
+        """Whether the table has measured the same weights at the same step in the same way."""
+        return self.table is not None and self.table.holds(rows[0])
+
+    def write(
+        self, moment: Moment, rows: list[MeasurementRow], values: Mapping[str, float]
+    ) -> None:
+        """Append the rows and log the values at the moment's own step."""
+        if self.table is not None:
+            self.table.append(rows)
+        for logger in moment.trainer.loggers:
+            logger.log_metrics(dict(values), step=moment.step)
+
+
+def figure_boards(loggers: list[Logger]) -> list[Any]:
+    """The loggers' experiments that can show a figure, as TensorBoard's can."""
+    experiments = [getattr(logger, "experiment", None) for logger in loggers]
+    return [board for board in experiments if hasattr(board, "add_figure")]
+
+
+def _log_folder(loggers: list[Logger]) -> str | None:
+    """The run's folder: that of a file logger, else the one where Lightning puts checkpoints."""
+    for logger in loggers:
+        if logger.log_dir is not None:
+            return logger.log_dir
+    for logger in loggers:
+        if logger.save_dir is not None:
+            version = logger.version
+            version = version if isinstance(version, str) else f"version_{version}"
+            return str(Path(logger.save_dir, str(logger.name), version))
+    return None

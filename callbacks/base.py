@@ -1,0 +1,243 @@
+"""The base of every measuring callback: when to measure, where to write, what to give back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
+from lightning.pytorch.utilities import rank_zero_warn
+from torch import Tensor
+
+from callbacks._recorder import Recorder, figure_boards
+from callbacks._untouched import untouched
+from callbacks.measurement import Moment, Point
+from callbacks.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
+
+
+class MeasurementCallback(Callback, ABC):
+    """Measures at scheduled optimiser steps and never changes the run.
+
+    A subclass names its ``metric`` and implements `measure`; it may add `figures`, `check`,
+    `arguments` and headlines. Step n means after n optimiser updates. Step 0 and the last step
+    are always measured, the last one before checkpoints are saved wherever its number is known in
+    advance; a stand-alone ``validate`` is measured once, at the checkpoint's own step. Points go
+    to every logger, to ``measurements.csv`` in the run's log folder, to `history`, and on all
+    ranks to ``trainer.callback_metrics``, where a ModelCheckpoint can monitor them.
+
+    Args:
+        schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
+            0, 1, 2, 4, ..., 512, 1000, 2000, ...
+        on_error: ``warn`` turns a failed measurement into one warning and one missing point,
+            ``raise`` lets it end the run; by default warn in ``fit``, raise elsewhere.
+
+    Attributes:
+        metric: First part of every tag.
+        headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
+        history: What ``fit`` measured, values by step and tag; it travels with checkpoints.
+        shared: What all measuring callbacks of a trainer share in one step; its first one's counts.
+
+    Raises:
+        ValueError: If ``schedule`` or ``on_error`` is none of these.
+    """
+
+    metric: ClassVar[str]
+    headline_columns: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(
+        self,
+        *,
+        schedule: int | list[int] | Literal["log"] = "log",
+        on_error: Literal["raise", "warn"] | None = None,
+    ) -> None:
+        if on_error not in {None, "raise", "warn"}:
+            raise ValueError(f"on_error: expected 'raise', 'warn' or None, got {on_error!r}")
+        self.schedule = schedule
+        self.on_error = on_error
+        self.history: dict[int, dict[str, float]] = {}
+        self.shared: dict[Any, Any] = {}
+        self._due = Schedule(schedule)
+        self._fitting = True
+        self._last_step: float | None = None
+        self._checkpoint_step: int | None = None
+        self._recorder: Recorder | None = None
+
+    @abstractmethod
+    def measure(self, moment: Moment) -> list[Point]:
+        """Return the points of this moment; non-finite inputs give NaN points, no exception."""
+
+    def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
+        """Return figures by name, drawn from the measured ``values`` by tag, on rank zero only."""
+        return {}
+
+    def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Raise a ValueError, before the first step, if this run cannot be measured."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the measurement's own constructor arguments, plain types, for its state key."""
+        return {}
+
+    def conditions(self, trainer: L.Trainer) -> dict[str, Any]:
+        """Return what the numbers depend on, plain types, for each row of the table."""
+        return self.arguments()
+
+    def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
+        """Return the named tensors whose fingerprint goes with each row of the table."""
+        return pl_module.named_parameters()
+
+    def headline_lines(self) -> list[str]:
+        """Return sentences for the end of a run, from the end of `history`."""
+        return []
+
+    @property
+    def latest(self) -> dict[str, float]:
+        """Last entry of `history`, values by tag; empty before the first or after a failed one."""
+        return self.history[max(self.history)] if self.history else {}
+
+    @property
+    def state_key(self) -> str:
+        """Name of this instance's state: instances with other arguments have another."""
+        return self._generate_state_key(schedule=self.schedule, **self.arguments())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history, plain types."""
+        return {"history": dict(self.history)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the history of the run that is continued."""
+        # Validating an older checkpoint after a fit must not shorten what the fit measured.
+        if self._fitting:
+            self.history = dict(state_dict["history"])
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Refuse what cannot be measured."""
+        if stage not in {"fit", "validate"}:
+            return
+        if isinstance(trainer.strategy, _SHARDED):
+            raise ValueError(  # noqa: TRY004 - the run is wrong, not a call
+                f"strategy: expected whole weights on every rank for {type(self).__name__}, got "
+                f"{type(trainer.strategy).__name__}; use ddp or remove the callback"
+            )
+        self.check(trainer, pl_module)
+        self._fitting = stage == "fit"
+        self._checkpoint_step = None
+        self._recorder = Recorder(trainer)
+        if self._fitting and trainer.global_step == 0:
+            self.history = {}
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Let go of what was shared."""
+        self.shared.clear()
+
+    def on_load_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Remember which step the loaded weights belong to."""
+        self._checkpoint_step = checkpoint["global_step"]
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Put every logged point on disk: a run killed later must not lose one before this."""
+        if trainer.is_global_zero:
+            for logger in trainer.loggers:
+                logger.save()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure step 0; a run that continues drops what the table holds beyond its step."""
+        self._last_step = trainer.estimated_stepping_batches
+        if trainer.global_step == 0:
+            self._measure_once(trainer, pl_module)
+        elif trainer.is_global_zero and self._recorder and self._recorder.table:
+            self._recorder.table.drop_after(trainer.global_step)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Drop what was shared about weights that are about to change."""
+        self.shared.clear()
+
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
+    ) -> None:
+        """Measure a scheduled step, and the last one."""
+        step = trainer.global_step
+        if step in self._due or step == self._last_step:
+            self._measure_once(trainer, pl_module)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure the last step of a run whose length was not known in advance."""
+        self._measure_once(trainer, pl_module)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure in a stand-alone validation."""
+        if trainer.state.fn == "validate":
+            self._measure(trainer, pl_module, self._loaded_step(trainer))
+
+    def _loaded_step(self, trainer: L.Trainer) -> int:
+        if self._checkpoint_step is None and trainer.ckpt_path is not None:
+            # A checkpoint of weights alone calls no hook of a callback.
+            checkpoint = torch.load(trainer.ckpt_path, "cpu", mmap=True, weights_only=True)
+            self._checkpoint_step = checkpoint["global_step"]
+        return trainer.global_step if self._checkpoint_step is None else self._checkpoint_step
+
+    def _measure_once(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.global_step not in self.history:
+            self._measure(trainer, pl_module, trainer.global_step)
+
+    def _measure(self, trainer: L.Trainer, pl_module: L.LightningModule, step: int) -> None:
+        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+        first = next(other for other in callbacks if isinstance(other, MeasurementCallback))
+        moment = Moment(trainer, pl_module, step, first.shared)
+        try:
+            with untouched(pl_module):
+                points = self.measure(moment)
+                self._publish(moment, points)
+        except Exception as error:
+            if self.on_error == "raise" or (self.on_error is None and not self._fitting):
+                raise
+            if self._fitting:
+                self.history.setdefault(step, {})
+            rank_zero_warn(
+                f"{type(self).__name__} failed at step {step}, which will be missing: "
+                f"{type(error).__name__}: {error}"
+            )
+
+    def _publish(self, moment: Moment, points: list[Point]) -> None:
+        values = {point.tag(self.metric): point.value for point in points}
+        if self._fitting:
+            self.history[moment.step] = values
+        # Not pl_module.log: Lightning would visit each value again after every later batch.
+        moment.trainer.callback_metrics.update(
+            {tag: torch.tensor(value, dtype=torch.float64) for tag, value in values.items()}
+        )
+        if moment.trainer.is_global_zero and self._recorder:
+            self._write(moment, points, values, self._recorder)
+
+    def _write(
+        self, moment: Moment, points: list[Point], values: dict[str, float], recorder: Recorder
+    ) -> None:
+        tensors = dict(self.hashed_tensors(moment.pl_module))
+        rows = recorder.rows(
+            moment, points, tensors, metric=self.metric, conditions=self.conditions(moment.trainer)
+        )
+        # Validation may meet weights that this folder has measured, and step 0 those of validation.
+        if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
+            return
+        recorder.write(moment, rows, values)
+        boards = figure_boards(moment.trainer.loggers)
+        for name, figure in self.figures(moment, values).items() if boards else ():
+            for board in boards:
+                board.add_figure(f"{self.metric}/{name}", figure, global_step=moment.step)

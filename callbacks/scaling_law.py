@@ -1,0 +1,188 @@
+"""How the toy model's loss falls with its width, live."""
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from callbacks._toy import toy_model, width_name
+from callbacks.base import MeasurementCallback
+from callbacks.measurement import Moment, Point, num_nonfinite
+from toolkit import figures
+from toolkit.data import PowerFrequencies, SparseFeatures
+from toolkit.functional import (
+    PowerLaw,
+    fit_power_law,
+    local_slopes,
+    slope_guide,
+    strong_superposition_exponent,
+    weak_superposition_loss,
+)
+from toolkit.models import SuperpositionAutoencoder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NO_FIT = PowerLaw(math.nan, math.nan, math.nan, math.nan, 0, 0)
+
+
+class ScalingLaw(MeasurementCallback):
+    """Measures the held-out loss of each width of the toy model and fits L ~ m^-alpha_m.
+
+    Tags are ``scaling/loss/m_<width>``, summed over features, and ``scaling/loss_mean/m_<width>``;
+    ``scaling/alpha_m``, ``scaling/alpha_m_stderr``, ``scaling/r2`` and the widths that entered
+    them, ``scaling/window_min`` to ``scaling/window_max``; ``scaling/local_slope/m_<width>_m_<next
+    width>``; ``scaling/alpha_m_weak``, what weak superposition predicts for these widths at this
+    number of features (arXiv 2505.10465). A loss need not be a clean power law: read alpha_m
+    beside its window and local slopes. The figure shows loss against width and both predictions.
+
+    Args:
+        schedule: When to measure, see `MeasurementCallback`.
+        on_error: What a failed measurement costs, see `MeasurementCallback`.
+
+    Raises:
+        ValueError: If an argument is out of range or, in ``setup``, the model is another or the
+            data module is no `SparseFeatures`.
+    """
+
+    metric: ClassVar[str] = "scaling"
+    headline_columns: ClassVar[Mapping[str, str]] = {"loss": "loss (sum)"}
+
+    def __init__(
+        self,
+        *,
+        schedule: int | list[int] | Literal["log"] = "log",
+        on_error: Literal["raise", "warn"] | None = None,
+    ) -> None:
+        super().__init__(schedule=schedule, on_error=on_error)
+
+    def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Ask for the toy model and its data."""
+        toy_model(pl_module, wanted_by=self)
+        _data(trainer)
+
+    def conditions(self, trainer: L.Trainer) -> dict[str, Any]:
+        """Return what names the held-out samples."""
+        data = _data(trainer)
+        return {
+            "num_held_out": data.num_held_out,
+            "batch_size": data.batch_size,
+            "data_seed": data.seed,
+        }
+
+    def measure(self, moment: Moment) -> list[Point]:
+        """Return the losses, and the power law through them."""
+        model = toy_model(moment.pl_module, wanted_by=self)
+        data = _data(moment.trainer)
+        num_samples = data.num_held_out * data.batch_size
+        points, losses = [], {}
+        for m, weight, bias, loss in zip(
+            model.widths, model.weights, model.biases, _held_out_losses(model, data), strict=True
+        ):
+            bad = num_nonfinite(weight, bias, loss)
+            losses[m] = math.nan if bad else loss.item()
+            points += [
+                Point("num_nonfinite", width_name(m), bad, num_samples),
+                Point("loss", width_name(m), losses[m], num_samples),
+                Point("loss_mean", width_name(m), losses[m] / model.num_features, num_samples),
+            ]
+        return points + _law(losses, data.probabilities)
+
+    def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
+        """Return the loss against width, with the fit and both predictions."""
+        model = toy_model(moment.pl_module, wanted_by=self)
+        losses = {m: values[f"scaling/loss/{width_name(m)}"] for m in model.widths}
+        lines = _lines(losses, _data(moment.trainer))
+        figure = figures.loss_against_width(losses, step=moment.step, lines=lines)
+        return {"loss_against_width": figure}
+
+    def headline_lines(self) -> list[str]:
+        """Return alpha_m with its standard error and window."""
+        last = self.latest
+        if "scaling/alpha_m" not in last:
+            return []
+        alpha, error, r2 = (last[f"scaling/{name}"] for name in ("alpha_m", "alpha_m_stderr", "r2"))
+        low, high = last["scaling/window_min"], last["scaling/window_max"]
+        return [
+            f"alpha_m = {alpha:.3f} ± {error:.3f} for m = {low:.0f} to {high:.0f} (R2 {r2:.3f})"
+        ]
+
+
+def _data(trainer: L.Trainer) -> SparseFeatures:
+    data = getattr(trainer, "datamodule", None)
+    if not isinstance(data, SparseFeatures):
+        raise ValueError(  # noqa: TRY004 - the run is wrong, not a call
+            "datamodule: expected SparseFeatures for ScalingLaw, got "
+            f"{type(data).__name__ if data else 'none'}; pass one to fit or remove the callback"
+        )
+    return data
+
+
+def _held_out_losses(model: SuperpositionAutoencoder, data: SparseFeatures) -> Tensor:
+    """Loss of each width on the held-out batches, summed over features, averaged in float64."""
+    batches = (
+        model.transfer_batch_to_device(batch, model.device, dataloader_idx=0)
+        for batch in data.held_out()
+    )
+    return torch.stack([model.losses(batch).double().cpu() for batch in batches]).mean(0)
+
+
+def _law(losses: Mapping[int, float], probabilities: Tensor) -> list[Point]:
+    """What the losses say together; nothing for a single width."""
+    widths = sorted(losses)
+    if len(widths) < 2:
+        return []
+    x, y = _columns({m: losses[m] for m in widths})
+    fit = _fit(x, y)
+    window = x[_usable(y)].tolist() or [math.nan]
+    weak = _fit(x, weak_superposition_loss(probabilities, widths))
+    numbers = {
+        "alpha_m": fit.exponent,
+        "alpha_m_stderr": fit.stderr,
+        "r2": fit.r2,
+        "window_min": window[0],
+        "window_max": window[-1],
+        "alpha_m_weak": weak.exponent,
+    }
+    points = [Point(name, "", value, fit.num_used) for name, value in numbers.items()]
+    slopes = zip(pairwise(widths), local_slopes(x, y).tolist(), strict=True)
+    return points + [
+        Point("local_slope", f"{width_name(low)}_{width_name(high)}", slope, 2)
+        for (low, high), slope in slopes
+    ]
+
+
+def _lines(losses: Mapping[int, float], data: SparseFeatures) -> dict[str, dict[int, float]]:
+    """The fit and both predictions as lines through the measured widths."""
+    widths = sorted(losses)
+    weak = weak_superposition_loss(data.probabilities, widths)
+    lines = {"weak: 4/3 Σ p_i over i > m": dict(zip(widths, weak.tolist(), strict=True))}
+    x, y = _columns({m: losses[m] for m in widths})
+    x, y = x[_usable(y)], y[_usable(y)]
+    if len(x) >= 2:
+        skew = data.frequencies.exponent if isinstance(data.frequencies, PowerFrequencies) else None
+        slopes = {
+            "fit": fit_power_law(x, y).exponent,
+            "strong": strong_superposition_exponent(skew),
+        }
+        for label, slope in slopes.items():
+            guide = slope_guide(x, y, slope).tolist()
+            lines[f"{label}: slope {-slope:.2f}"] = dict(zip(map(int, x), guide, strict=True))
+    return lines
+
+
+def _columns(losses: Mapping[int, float]) -> tuple[Tensor, Tensor]:
+    return torch.tensor([*losses]).double(), torch.tensor([*losses.values()]).double()
+
+
+def _usable(losses: Tensor) -> Tensor:
+    return torch.isfinite(losses) & (losses > 0)
+
+
+def _fit(widths: Tensor, losses: Tensor) -> PowerLaw:
+    """The power law, NaN where fewer than two losses can be used."""
+    return fit_power_law(widths, losses) if int(_usable(losses).sum()) >= 2 else _NO_FIT

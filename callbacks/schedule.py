@@ -1,0 +1,46 @@
+"""When to measure: a set of step numbers, described by plain types."""
+
+from typing import Literal, TypeGuard
+
+
+class Schedule:
+    """The steps at which something is due; ``step in schedule`` is all it answers.
+
+    Args:
+        spec: An integer n for every n steps, a list of steps, or ``"log"`` for the steps at which
+            the Pythia suite saved checkpoints: 0, 1, 2, 4, ..., 512, 1000, 2000, ...
+            (arXiv 2304.01373, section 2).
+
+    Raises:
+        ValueError: If the integer is below 1, or the list is empty or holds anything but
+            non-negative integers.
+
+    Example:
+        >>> [step for step in range(3001) if step in Schedule("log")][-4:]
+        [512, 1000, 2000, 3000]
+    """
+
+    def __init__(self, spec: int | list[int] | Literal["log"]) -> None:
+        self._every: int | None = None
+        self._steps: frozenset[int] | None = None
+        if _is_integer(spec) and spec >= 1:
+            self._every = spec
+        elif isinstance(spec, list) and spec and all(_is_integer(s) and s >= 0 for s in spec):
+            self._steps = frozenset(spec)
+        elif spec != "log":
+            raise ValueError(
+                "schedule: expected a positive integer, a list of non-negative integers or 'log', "
+                f"got {spec!r}"
+            )
+
+    def __contains__(self, step: int) -> bool:
+        if self._every is not None:
+            return step % self._every == 0
+        if self._steps is not None:
+            return step in self._steps
+        # Clearing the lowest set bit leaves 0 for 0 and for powers of two.
+        return step & (step - 1) == 0 if step < 1000 else step % 1000 == 0
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

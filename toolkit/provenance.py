@@ -1,0 +1,55 @@
+"""What a number was measured on: a fingerprint of the weights, and the versions in use."""
+
+import hashlib
+import platform
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
+
+import torch
+from torch import Tensor
+
+from toolkit import __version__
+
+_DIGEST_BYTES = 16
+
+
+def weights_hash(named_tensors: Iterable[tuple[str, Tensor]]) -> str:
+    """Return a BLAKE2 fingerprint of names, shapes and bytes, whatever the order of the tensors.
+
+    Tensors are consumed one at a time, so that an iterator may load them lazily.
+
+    Args:
+        named_tensors: Pairs of a name and a tensor of any dtype and device.
+
+    Returns:
+        32 hexadecimal digits.
+
+    Raises:
+        ValueError: If there is no tensor, or one of them holds no values (meta device).
+    """
+    digests = sorted(_digest(name, tensor) for name, tensor in named_tensors)
+    if not digests:
+        raise ValueError("named_tensors: expected at least one tensor, got none")
+    return hashlib.blake2b(b"".join(digests), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _digest(name: str, tensor: Tensor) -> bytes:
+    if tensor.is_meta:
+        raise ValueError(f"named_tensors: expected values, got {name} on the meta device")
+    digest = hashlib.blake2b(f"{name}\0{tuple(tensor.shape)}\0".encode(), digest_size=_DIGEST_BYTES)
+    # numpy knows no bfloat16: the bytes are read as integers.
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    digest.update(flat.view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+@cache
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of the toolkit, Python, torch and further installed ``packages``.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: If a package is not installed.
+    """
+    installed = {name: version(name) for name in ("torch", *packages)}
+    return {"toolkit": __version__, "python": platform.python_version(), **installed}

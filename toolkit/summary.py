@@ -1,0 +1,107 @@
+"""The table at the end of a run: what its measuring callbacks measured last."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from toolkit.atomic import write_atomically
+
+_WIDTH = re.compile(r"m_0*(\d+)")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a run measured last.
+
+    Attributes:
+        step: The last measured step, None if nothing was measured.
+        columns: Titles of the columns.
+        cells: Values by layer and title.
+        lines: Sentences that go below the table.
+        values: Every last value by tag.
+    """
+
+    step: int | None
+    columns: list[str]
+    cells: dict[str, dict[str, float]]
+    lines: list[str]
+    values: dict[str, float]
+
+    def print(self, console: Console | None = None) -> None:
+        """Print the table and the lines; nothing if nothing was measured.
+
+        Args:
+            console: Where to; standard output by default.
+        """
+        if self.step is None:
+            return
+        console = console or Console()
+        if self.cells:
+            console.print(self._table())
+        for line in self.lines:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def write(self, path: str | Path) -> None:
+        """Write everything as JSON, NaN as null; a reader never sees half a file."""
+        content = {
+            "step": self.step,
+            "columns": self.columns,
+            "cells": {layer: _plain(row) for layer, row in self.cells.items()},
+            "lines": self.lines,
+            "values": _plain(self.values),
+        }
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+        write_atomically(Path(path), text.encode())
+
+    def _table(self) -> Table:
+        widths = all(_WIDTH.fullmatch(layer) for layer in self.cells)
+        table = Table(title=f"After step {self.step:,}")
+        for title in ("width" if widths else "layer", *self.columns):
+            table.add_column(title, justify="right")
+        for layer, row in self.cells.items():
+            name = _WIDTH.sub(r"\1", layer) if widths else layer
+            table.add_row(name, *(_cell(row.get(title)) for title in self.columns))
+        return table
+
+
+def collect(callbacks: Iterable[Any]) -> Summary:
+    """Gather the headlines of the measuring callbacks among ``callbacks``, in their order.
+
+    Args:
+        callbacks: Any callbacks; those with ``metric``, ``headline_columns``, ``headline_lines``,
+            ``history`` and ``latest`` are measuring ones (`callbacks.MeasurementCallback`).
+    """
+    measuring = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
+    columns: list[str] = []
+    cells: dict[str, dict[str, float]] = {}
+    for callback in measuring:
+        for quantity, title in callback.headline_columns.items():
+            columns.append(title)
+            prefix = f"{callback.metric}/{quantity}/"
+            for tag, value in callback.latest.items():
+                if tag.startswith(prefix):
+                    cells.setdefault(tag.removeprefix(prefix), {})[title] = value
+    return Summary(
+        step=max(
+            (max(callback.history) for callback in measuring if callback.history), default=None
+        ),
+        columns=columns,
+        cells=dict(sorted(cells.items())),
+        lines=[line for callback in measuring for line in callback.headline_lines()],
+        values={tag: value for callback in measuring for tag, value in callback.latest.items()},
+    )
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
+
+
+def _plain(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

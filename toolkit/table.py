@@ -1,0 +1,168 @@
+"""The long table of a run: every measurement as one row of a CSV file that survives a kill."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from toolkit.atomic import write_atomically
+
+TABLE_NAME = "measurements.csv"
+
+
+class MeasurementRow(NamedTuple):
+    """One measured number and its conditions.
+
+    Attributes:
+        run: Name of the run that measured it.
+        model: Name of the model.
+        revision: Revision of a published checkpoint, empty where there is none.
+        commit: Commit of that revision, empty where there is none.
+        step: Optimiser updates behind the weights.
+        metric: First part of the tag.
+        quantity: Second part of the tag.
+        layer: Layer, matrix or width; empty for a number that belongs to none.
+        value: The number, NaN where it could not be computed.
+        num_points: Rows, texts or widths that entered it, None where that means nothing.
+        conditions: Arguments of the measurement, plain types.
+        dtype: dtype of the weights.
+        weights_hash: Fingerprint of the weights (`toolkit.provenance.weights_hash`).
+        versions: Versions of the packages in use.
+    """
+
+    run: str
+    model: str
+    revision: str
+    commit: str
+    step: int
+    metric: str
+    quantity: str
+    layer: str
+    value: float
+    num_points: int | None
+    conditions: dict[str, Any]
+    dtype: str
+    weights_hash: str
+    versions: dict[str, str]
+
+
+class MeasurementTable:
+    """A CSV file of `MeasurementRow` that is only ever appended to, or cut back to a step.
+
+    Opening it drops a last line that a kill left unfinished. The file is created by the first
+    `append`, and opened anew by each, so that several writers of one process can share it.
+
+    Args:
+        path: The file; its folder is created when needed.
+
+    Raises:
+        ValueError: If the file holds something else.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if self.path.exists():
+            complete = _complete_lines(self.path)
+            _check_header(self.path, complete)
+            os.truncate(self.path, len(complete))
+
+    def append(self, rows: Iterable[MeasurementRow]) -> None:
+        """Write ``rows`` in one piece and wait until they are on disk."""
+        rows = list(rows)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:
+            start = file.seek(0, os.SEEK_END)
+            data = _to_bytes(rows, header=start == 0)
+            try:
+                written = 0
+                while written < len(data):
+                    written += file.write(data[written:])
+            except OSError:
+                file.truncate(start)
+                raise
+            os.fsync(file.fileno())
+
+    def drop_after(self, step: int) -> int:
+        """Remove the rows of later steps, all or none of them even when killed on the way.
+
+        Returns:
+            The number of rows removed.
+        """
+        rows = self.rows()
+        kept = [row for row in rows if row.step <= step]
+        if len(kept) < len(rows):
+            write_atomically(self.path, _to_bytes(kept, header=True))
+        return len(rows) - len(kept)
+
+    def rows(self) -> list[MeasurementRow]:
+        """Return all rows; none if there is no file yet."""
+        return read_measurements(self.path) if self.path.exists() else []
+
+    def holds(self, row: MeasurementRow) -> bool:
+        """Whether the same weights have been measured at the same step in the same way."""
+        return any(_identity(other) == _identity(row) for other in self.rows())
+
+
+def read_measurements(path: str | Path) -> list[MeasurementRow]:
+    """Return the rows of a table with their types; an unfinished last line is left out.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is no measurement table.
+    """
+    complete = _complete_lines(Path(path))
+    _check_header(Path(path), complete)
+    return [_from_record(record) for record in _records(complete)[1:]]
+
+
+def _identity(row: MeasurementRow) -> tuple[Any, ...]:
+    return row.run, row.step, row.metric, row.conditions, row.weights_hash
+
+
+def _complete_lines(path: Path) -> bytes:
+    data = path.read_bytes()
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _check_header(path: Path, complete: bytes) -> None:
+    header = _records(complete)[:1]
+    if header and header[0] != list(MeasurementRow._fields):
+        raise ValueError(
+            f"{path}: expected a table of measurements, got columns {','.join(header[0])}; "
+            "move the file away"
+        )
+
+
+def _records(data: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(data.decode(), newline="")))
+
+
+def _to_bytes(rows: Iterable[MeasurementRow], *, header: bool) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([MeasurementRow._fields] if header else [])
+    writer.writerows(_to_record(row) for row in rows)
+    return text.getvalue().encode()
+
+
+def _to_record(row: MeasurementRow) -> list[str]:
+    plain = row._asdict()
+    for name in ("conditions", "versions"):
+        plain[name] = json.dumps(plain[name], sort_keys=True)
+    plain["num_points"] = "" if row.num_points is None else row.num_points
+    # repr keeps every digit of the float.
+    plain["value"] = repr(float(row.value))
+    return [str(field) for field in plain.values()]
+
+
+def _from_record(record: list[str]) -> MeasurementRow:
+    fields: dict[str, Any] = dict(zip(MeasurementRow._fields, record, strict=True))
+    fields["step"] = int(fields["step"])
+    fields["value"] = float(fields["value"])
+    fields["num_points"] = int(fields["num_points"]) if fields["num_points"] else None
+    fields["conditions"] = json.loads(fields["conditions"])
+    fields["versions"] = json.loads(fields["versions"])
+    return MeasurementRow(**fields)
