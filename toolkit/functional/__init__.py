@@ -1,5 +1,6 @@
 """Pure functions: tensors in, tensors or named tuples out."""
 
+from toolkit.functional._eigenvalues import AlphaReQ
 from toolkit.functional.capacity import (
     PackingLaw,
     deviation_for,
@@ -24,6 +25,16 @@ from toolkit.functional.reconstruction import (
     reconstruction_loss,
 )
 from toolkit.functional.scaling import PowerLaw, fit_power_law, local_slopes
+from toolkit.functional.spectrum import (
+    MeanCosine,
+    alpha_req,
+    component_alignment,
+    condition_number,
+    covariance_eigenvalues,
+    mean_cosine,
+    participation_ratio,
+    rankme,
+)
 from toolkit.functional.superposition import (
     MeanSquaredOverlap,
     feature_norms,
@@ -37,18 +48,24 @@ from toolkit.functional.superposition_theory import (
 )
 
 __all__ = [
+    "AlphaReQ",
     "CellLayout",
     "CosineHistogram",
     "CosineMoments",
     "EmbeddingDeviation",
     "MeanAbsCosine",
+    "MeanCosine",
     "MeanSquaredOverlap",
     "PackingLaw",
     "PowerLaw",
+    "alpha_req",
     "cell_layout",
+    "component_alignment",
+    "condition_number",
     "cosine_distances",
     "cosine_histogram",
     "cosine_moments",
+    "covariance_eigenvalues",
     "dense_reconstruction_loss",
     "deviation_for",
     "embedding_deviation",
@@ -58,7 +75,10 @@ __all__ = [
     "local_slopes",
     "log10_capacity",
     "mean_abs_cosine",
+    "mean_cosine",
     "mean_squared_overlap",
+    "participation_ratio",
+    "rankme",
     "reconstruct",
     "reconstruction_loss",
     "represented_fraction",

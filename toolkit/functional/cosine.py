@@ -148,16 +148,23 @@ def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMo
         return CosineMoments(math.nan, math.nan, 0, sums.num_dropped)
     along = anchor @ sums.total
     image = sums.gram @ anchor
-    # Sums over i != j of cos - |a|^2 and of its square.
-    first = 2 * (rows - 1) * along + sums.total @ sums.total - sums.square
+    # Means over i != j of cos - |a|^2 and of its square.
+    shift = 2 * along / rows + mean_from_sums(sums.total, sums.square, rows)
     second = 2 * (rows - 2) * (anchor @ image) + 2 * along.square()
     second += 4 * (image @ sums.total - anchor @ sums.cubic)
     second += sums.gram.square().sum() - sums.fourth
     ordered_pairs = rows * (rows - 1)
-    shift = first / ordered_pairs
     variance = (second / ordered_pairs - shift.square()).clamp_min(0)
     mean = anchor @ anchor + shift
     return CosineMoments(float(mean), float(variance.sqrt()), ordered_pairs // 2, sums.num_dropped)
+
+
+def mean_from_sums(
+    total: Float64[Tensor, " d"], square: Float64[Tensor, ""], num_rows: int
+) -> Float64[Tensor, ""]:
+    """Mean of v_i.v_j over i != j from the sums of v and |v|^2; NaN below two rows."""
+    inner = total @ total - square
+    return inner / (num_rows * (num_rows - 1)) if num_rows > 1 else inner * math.nan
 
 
 def unit_chunks(

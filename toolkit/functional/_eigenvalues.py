@@ -1,0 +1,102 @@
+"""Covariance eigenvalues, and what the spectral measures make of them."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from toolkit.functional.scaling import fit_power_law
+
+# Added to every probability by RankMe.
+RANKME_SHIFT = 1e-7
+MIN_FIT_POINTS = 5
+EPS = torch.finfo(torch.float64).eps
+
+
+class AlphaReQ(NamedTuple):
+    """Power law lambda_i ~ i^-alpha of a covariance spectrum.
+
+    Attributes:
+        alpha: Decay exponent; NaN where it could not be fitted.
+        r2: Share of the variance of log lambda explained; NaN if not fitted.
+        num_points: Number of eigenvalues inside the fit range and the rank.
+        reason: Why alpha is NaN, else empty.
+    """
+
+    alpha: float
+    r2: float
+    num_points: int
+    reason: str
+
+
+def layer_eigenvalues(rows: Float[Tensor, "n d"], *, centered: bool) -> Float64[Tensor, " r"]:
+    """Eigenvalues of one layer's covariance, largest first; 0 where rounding hides them."""
+    points = rows.double()
+    size = max(points.shape)
+    # Subtracting the mean row leaves this much of it in every coordinate's square.
+    noise = points.square().sum() / len(points) * (size * EPS) ** 2
+    if centered:
+        points = points - points.mean(0)
+    # Both products have the same non-zero eigenvalues.
+    gram = points @ points.T if points.shape[0] < points.shape[1] else points.T @ points
+    return clean_eigenvalues(torch.linalg.eigvalsh(gram / len(points)).flip(0), size, noise)
+
+
+def clean_eigenvalues(
+    values: Float64[Tensor, " r"], size: int, noise: Float64[Tensor, ""]
+) -> Float64[Tensor, " r"]:
+    """Set eigenvalues to 0 that are below ``noise`` or the rounding of a product.
+
+    Args:
+        values: Largest first.
+        size: Larger side of the features.
+        noise: Variance that rounding has left elsewhere.
+    """
+    floor = torch.maximum(values[0] * size * EPS, noise)
+    return torch.where(values > floor, values, 0)
+
+
+def rankme_from_eigenvalues(
+    values: Float64[Tensor, "*l r"], *, eigenvalues: bool = False
+) -> Float64[Tensor, "*l"]:
+    """RankMe of a covariance spectrum."""
+    spectrum = values if eigenvalues else values.sqrt()
+    shares = spectrum / spectrum.sum(-1, keepdim=True) + RANKME_SHIFT
+    return (-(shares * shares.log()).sum(-1)).exp()
+
+
+def participation_from_eigenvalues(values: Float64[Tensor, "*l r"]) -> Float64[Tensor, "*l"]:
+    """Participation ratio of a covariance spectrum."""
+    return values.sum(-1).square() / values.square().sum(-1)
+
+
+def condition_from_eigenvalues(
+    values: Float64[Tensor, "*l r"], full_rank: int
+) -> Float64[Tensor, "*l"]:
+    """Condition number from a covariance spectrum, of which ``full_rank`` values count."""
+    return (values[..., 0] / values[..., full_rank - 1]).sqrt()
+
+
+def alpha_from_eigenvalues(values: Float64[Tensor, " r"], fit_range: tuple[int, int]) -> AlphaReQ:
+    """Power law of a covariance spectrum inside the fit range and the rank."""
+    rank = int((values > 0).sum())
+    first, last = fit_range[0], min(fit_range[1], rank)
+    num_points = max(last - first + 1, 0)
+    if num_points < MIN_FIT_POINTS:
+        reason = (
+            f"{num_points} eigenvalues in the fit range {fit_range} of rank {rank}, "
+            f"{MIN_FIT_POINTS} are needed"
+        )
+        return AlphaReQ(math.nan, math.nan, num_points, reason)
+    ranks = torch.arange(first, last + 1, device=values.device)
+    fit = fit_power_law(ranks, values[first - 1 : last])
+    return AlphaReQ(fit.exponent, fit.r2, num_points, "")
+
+
+def check_fit_range(fit_range: tuple[int, int]) -> None:
+    """Raise a ValueError unless 1 <= first < last."""
+    first, last = fit_range
+    if not 1 <= first < last:
+        raise ValueError(f"fit_range: expected 1 <= first < last, got {fit_range}")

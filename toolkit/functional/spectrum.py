@@ -1,0 +1,235 @@
+"""Spectral measures of a cloud of features: how many directions it uses, how evenly."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from toolkit.functional._checks import finite_float, integer_at_least
+from toolkit.functional._eigenvalues import (
+    AlphaReQ,
+    alpha_from_eigenvalues,
+    check_fit_range,
+    condition_from_eigenvalues,
+    layer_eigenvalues,
+    participation_from_eigenvalues,
+    rankme_from_eigenvalues,
+)
+from toolkit.functional.cosine import mean_from_sums, unit_chunks
+
+MIN_ROWS = 3
+
+
+class MeanCosine(NamedTuple):
+    """Mean cosine similarity between different rows.
+
+    Attributes:
+        value: The mean, float64, one per layer; NaN below two usable rows.
+        num_dropped: Zero rows left out, int64, one per layer.
+    """
+
+    value: Tensor
+    num_dropped: Tensor
+
+
+def covariance_eigenvalues(features: Tensor, *, centered: bool = True) -> Tensor:
+    """Eigenvalues of the features' covariance, largest first.
+
+    Args:
+        features: Real tensor of shape (N, d), or (L, N, d) for L layers.
+        centered: Subtract the mean row first; otherwise these are squared singular values / N.
+
+    Returns:
+        The min(N, d) eigenvalues in float64, shape (min(N, d),) or (L, min(N, d)). Those that
+        rounding cannot tell from 0 (about 1e-13 of the largest) are exactly 0.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+    """
+    return _per_layer(features, centered=centered)
+
+
+def rankme(features: Tensor, *, centered: bool = False, eigenvalues: bool = False) -> Tensor:
+    """RankMe, the exponential of the entropy of the normalised spectrum (arXiv 2210.02885, eq. 1).
+
+    Args:
+        features: Real tensor of shape (N, d), or (L, N, d) for L layers.
+        centered: Subtract the mean row first (not in the paper).
+        eigenvalues: Take the covariance's eigenvalues instead of singular values (not in the
+            paper; comes close to the effective rank of the variance).
+
+    Returns:
+        Between 1 and min(N, d), float64, shape () or (L,); NaN if all values are 0.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+
+    Example:
+        >>> round(float(rankme(torch.diag(1 / torch.arange(1, 65)))), 2)
+        29.12
+    """
+    return rankme_from_eigenvalues(_per_layer(features, centered=centered), eigenvalues=eigenvalues)
+
+
+def participation_ratio(features: Tensor, *, centered: bool = True) -> Tensor:
+    """Participation ratio (sum of lambda)^2 / (sum of lambda^2) of the covariance's eigenvalues.
+
+    Args:
+        features: Real tensor of shape (N, d), or (L, N, d) for L layers.
+        centered: Subtract the mean row first.
+
+    Returns:
+        Between 1 and min(N, d), float64, shape () or (L,); NaN if all values are 0.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+    """
+    return participation_from_eigenvalues(_per_layer(features, centered=centered))
+
+
+def condition_number(features: Tensor, *, centered: bool = True) -> Tensor:
+    """Largest over smallest singular value of the features.
+
+    Args:
+        features: Real tensor of shape (N, d), or (L, N, d) for L layers.
+        centered: Subtract the mean row first; one singular value less then counts if N <= d.
+
+    Returns:
+        At least 1, float64, shape () or (L,); infinite for features without full rank, which
+        includes ratios above about 1e6; NaN if all values are 0.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+    """
+    values = _per_layer(features, centered=centered)
+    num_rows, dim = features.shape[-2:]
+    return condition_from_eigenvalues(values, min(num_rows - centered, dim))
+
+
+def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> AlphaReQ:
+    """Decay exponent of the eigenvalues of the centred covariance (alpha-ReQ, arXiv 2202.05808).
+
+    Args:
+        features: Real matrix of shape (N, d).
+        fit_range: First and last eigenvalue of the fit, counted from 1 and both included. What
+            lies beyond the rank is left out.
+
+    Returns:
+        The exponent and its fit; NaN with the reason if fewer than 5 eigenvalues are left.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not a finite real matrix of at least 3 rows or
+            ``fit_range`` is no range of ranks.
+    """
+    check_fit_range(fit_range)
+    rows = finite_float("features", features)
+    return alpha_from_eigenvalues(_per_layer(rows, centered=True), fit_range)
+
+
+def mean_cosine(features: Tensor) -> MeanCosine:
+    """Mean cosine similarity over all pairs of different rows; 0 for an isotropic cloud.
+
+    The mean alone costs O(N d); `cosine_moments` gives the standard deviation as well.
+
+    Args:
+        features: Real tensor of shape (N, d), or (L, N, d) for L layers. Rows of norm 0 are
+            left out and counted.
+
+    Raises:
+        TypeError: If ``features`` is no tensor.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+    """
+    layers = _checked(features)
+    sums = [unit_sums(rows) for rows in layers]
+    shape = features.shape[:-2]
+    values = torch.stack([mean_from_sums(total, square, num) for num, total, square in sums])
+    dropped = torch.tensor([layers.shape[1] - num for num, *_ in sums])
+    return MeanCosine(values.reshape(shape), dropped.reshape(shape))
+
+
+def component_alignment(features: Tensor, basis: Tensor, *, num_components: int = 1) -> Tensor:
+    """Share of each leading principal component's squared norm that lies inside span(basis).
+
+    Args:
+        features: Real matrix of shape (N, d).
+        basis: Real matrix of shape (d, k) with orthonormal columns.
+        num_components: Number of leading components.
+
+    Returns:
+        Values between 0 and 1, float64, shape (num_components,); NaN beyond the rank.
+
+    Raises:
+        TypeError: If an argument is no tensor.
+        ValueError: If the arguments are not finite real matrices of matching d, ``features``
+            has fewer than 3 rows, the columns of ``basis`` are not orthonormal, or
+            ``num_components`` is not between 1 and min(N, d).
+    """
+    rows = _checked(features, dims=(2,))[0]
+    columns = finite_float("basis", basis).double()
+    if len(columns) != rows.shape[1]:
+        raise ValueError(f"basis: expected {rows.shape[1]} rows like features, got {len(columns)}")
+    identity = torch.eye(columns.shape[1], dtype=torch.float64, device=columns.device)
+    if float((columns.T @ columns - identity).abs().max()) > 1e-3:
+        raise ValueError("basis: expected orthonormal columns; orthonormalise them first")
+    if integer_at_least("num_components", num_components, 1) > min(rows.shape):
+        raise ValueError(
+            f"num_components: expected at most {min(rows.shape)}, got {num_components}"
+        )
+    return share_inside(_principal_components(rows, num_components), columns)
+
+
+def share_inside(
+    directions: Float64[Tensor, "p d"], basis: Float64[Tensor, "d k"]
+) -> Float64[Tensor, " p"]:
+    """Share of each direction's squared norm inside the span of orthonormal columns."""
+    return (directions @ basis).square().sum(1) / directions.square().sum(1)
+
+
+def unit_sums(
+    rows: Float[Tensor, "n d"],
+) -> tuple[int, Float64[Tensor, " d"], Float64[Tensor, ""]]:
+    """Number of usable rows, the sum of the unit rows and of their squared norms."""
+    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    square = total.new_zeros(())
+    num = 0
+    for units in unit_chunks(rows, dtype=torch.float64):
+        num += len(units)
+        total += units.sum(0)
+        square += units.square().sum()
+    return num, total, square
+
+
+def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, "l n d"]:
+    """Check the features and give them a leading dimension."""
+    layers = finite_float("features", features, dims=dims)
+    layers = layers[None] if layers.ndim == 2 else layers
+    if layers.shape[1] < MIN_ROWS:
+        raise ValueError(
+            f"features: expected at least {MIN_ROWS} rows, got {layers.shape[1]}; pass more points"
+        )
+    return layers
+
+
+def _per_layer(features: Tensor, *, centered: bool) -> Tensor:
+    """Eigenvalues layer by layer, so that one float64 copy of a layer exists at a time."""
+    layers = _checked(features)
+    values = torch.stack([layer_eigenvalues(rows, centered=centered) for rows in layers])
+    return values.reshape(*features.shape[:-2], -1)
+
+
+def _principal_components(rows: Float[Tensor, "n d"], num: int) -> Float64[Tensor, "p d"]:
+    """Leading principal directions (of any length); NaN beyond the rank."""
+    points = rows.double()
+    points = points - points.mean(0)
+    wide = points.shape[0] < points.shape[1]
+    vectors = torch.linalg.eigh(points @ points.T if wide else points.T @ points).eigenvectors
+    leading = vectors.flip(1)[:, :num].T
+    exists = layer_eigenvalues(rows, centered=True)[:num] > 0
+    return torch.where(exists[:, None], leading @ points if wide else leading, math.nan)
