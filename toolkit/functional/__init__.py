@@ -17,6 +17,7 @@ from toolkit.functional.cosine_pairs import (
 )
 from toolkit.functional.deviation import EmbeddingDeviation, embedding_deviation
 from toolkit.functional.packing import welch_bound
+from toolkit.functional.pooling import last_token, masked_mean
 from toolkit.functional.reconstruction import (
     CellLayout,
     cell_layout,
@@ -72,8 +73,10 @@ __all__ = [
     "feature_norms",
     "fit_packing_law",
     "fit_power_law",
+    "last_token",
     "local_slopes",
     "log10_capacity",
+    "masked_mean",
     "mean_abs_cosine",
     "mean_cosine",
     "mean_squared_overlap",
