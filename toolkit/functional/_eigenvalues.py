@@ -44,6 +44,20 @@ def layer_eigenvalues(rows: Float[Tensor, "n d"], *, centered: bool) -> Float64[
     return clean_eigenvalues(torch.linalg.eigvalsh(gram / len(points)).flip(0), size, noise)
 
 
+def eigenvalues_from_sums(
+    num_rows: int, total: Float64[Tensor, " d"], gram: Float64[Tensor, "d d"], *, centered: bool
+) -> Float64[Tensor, " r"]:
+    """The same from sums over rows x of x and x x^T, where a large mean costs digits."""
+    covariance = gram / num_rows
+    size = max(num_rows, len(total))
+    noise = covariance.trace() * size * EPS if centered else covariance.new_zeros(())
+    if centered:
+        mean = total / num_rows
+        covariance = covariance - torch.outer(mean, mean)
+    values = torch.linalg.eigvalsh(covariance).flip(0)
+    return clean_eigenvalues(values[:num_rows], size, noise)
+
+
 def clean_eigenvalues(
     values: Float64[Tensor, " r"], size: int, noise: Float64[Tensor, ""]
 ) -> Float64[Tensor, " r"]:

@@ -167,6 +167,20 @@ def mean_from_sums(
     return inner / (num_rows * (num_rows - 1)) if num_rows > 1 else inner * math.nan
 
 
+def unit_sums(
+    rows: Real[Tensor, "n d"],
+) -> tuple[int, Float64[Tensor, " d"], Float64[Tensor, ""]]:
+    """Number of usable rows, the sum of the unit rows and of their squared norms."""
+    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
+    square = total.new_zeros(())
+    num = 0
+    for units in unit_chunks(rows, dtype=torch.float64):
+        num += len(units)
+        total += units.sum(0)
+        square += units.square().sum()
+    return num, total, square
+
+
 def unit_chunks(
     vectors: Real[Tensor, "v d"],
     *,

@@ -17,7 +17,7 @@ from toolkit.functional._eigenvalues import (
     participation_from_eigenvalues,
     rankme_from_eigenvalues,
 )
-from toolkit.functional.cosine import mean_from_sums, unit_chunks
+from toolkit.functional.cosine import mean_from_sums, unit_sums
 
 MIN_ROWS = 3
 
@@ -192,28 +192,20 @@ def share_inside(
     return (directions @ basis).square().sum(1) / directions.square().sum(1)
 
 
-def unit_sums(
-    rows: Float[Tensor, "n d"],
-) -> tuple[int, Float64[Tensor, " d"], Float64[Tensor, ""]]:
-    """Number of usable rows, the sum of the unit rows and of their squared norms."""
-    total = rows.new_zeros(rows.shape[1], dtype=torch.float64)
-    square = total.new_zeros(())
-    num = 0
-    for units in unit_chunks(rows, dtype=torch.float64):
-        num += len(units)
-        total += units.sum(0)
-        square += units.square().sum()
-    return num, total, square
+def require_rows(num_rows: int) -> int:
+    """Return the number of rows, or raise a ValueError if it is below 3."""
+    if num_rows < MIN_ROWS:
+        raise ValueError(
+            f"features: expected at least {MIN_ROWS} rows, got {num_rows}; pass more points"
+        )
+    return num_rows
 
 
 def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, "l n d"]:
     """Check the features and give them a leading dimension."""
     layers = finite_float("features", features, dims=dims)
     layers = layers[None] if layers.ndim == 2 else layers
-    if layers.shape[1] < MIN_ROWS:
-        raise ValueError(
-            f"features: expected at least {MIN_ROWS} rows, got {layers.shape[1]}; pass more points"
-        )
+    require_rows(layers.shape[1])
     return layers
 
 

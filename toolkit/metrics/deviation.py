@@ -1,0 +1,29 @@
+"""Embedding deviation, accumulated over batches of rows."""
+
+from toolkit import functional
+from toolkit.functional.deviation import check_num_sigma, deviation_from_moments
+from toolkit.metrics.cosine import CosineMoments
+
+
+class EmbeddingDeviation(CosineMoments):
+    """Embedding deviation epsilon = mean + num_sigma std over all pairs of rows seen.
+
+    `toolkit.functional.embedding_deviation` over batches, for a matrix that arrives in parts.
+
+    Args:
+        num_features: Width d of the rows.
+        num_sigma: Standard deviations added to the mean.
+        **kwargs: Arguments of `torchmetrics.Metric`.
+
+    Raises:
+        ValueError: As `CosineMoments`, or if ``num_sigma`` is negative or not finite.
+    """
+
+    def __init__(self, num_features: int, num_sigma: float = 2.0, **kwargs: object) -> None:
+        check_num_sigma(num_sigma)
+        super().__init__(num_features, **kwargs)
+        self.num_sigma = num_sigma
+
+    def compute(self) -> functional.EmbeddingDeviation:  # type: ignore[override]
+        """Deviation over all pairs of rows seen so far."""
+        return deviation_from_moments(self._moments(), int(self.num_rows), num_sigma=self.num_sigma)

@@ -1,0 +1,144 @@
+"""Spectral measures, accumulated over batches of features."""
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from toolkit import functional
+from toolkit.functional._checks import integer_at_least
+from toolkit.functional._eigenvalues import (
+    alpha_from_eigenvalues,
+    check_fit_range,
+    condition_from_eigenvalues,
+    eigenvalues_from_sums,
+    participation_from_eigenvalues,
+    rankme_from_eigenvalues,
+)
+from toolkit.functional.spectrum import require_rows
+from toolkit.metrics._checks import feature_rows
+
+
+class _CovarianceMetric(Metric):
+    """Float64 sums of the rows and of their outer products, whatever the number of rows."""
+
+    is_differentiable = False
+    full_state_update = False
+
+    num_rows: Tensor
+    total: Tensor
+    gram: Tensor
+
+    def __init__(self, num_features: int, *, centered: bool, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.num_features = integer_at_least("num_features", num_features, 1)
+        self.centered = centered
+        zero = torch.zeros((), dtype=torch.float64)
+        self.add_state("num_rows", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("total", zero.repeat(num_features), dist_reduce_fx="sum")
+        self.add_state("gram", zero.repeat(num_features, num_features), dist_reduce_fx="sum")
+
+    def update(self, features: Tensor) -> None:
+        """Add the rows of a (B, d) matrix."""
+        rows = feature_rows("features", features, self.num_features).double()
+        self.num_rows += len(rows)
+        self.total += rows.sum(0)
+        self.gram += rows.T @ rows
+
+    def _eigenvalues(self) -> Tensor:
+        num_rows = require_rows(int(self.num_rows))
+        return eigenvalues_from_sums(num_rows, self.total, self.gram, centered=self.centered)
+
+
+class RankMe(_CovarianceMetric):
+    """RankMe of all rows seen, `toolkit.functional.rankme` over batches.
+
+    Args:
+        num_features: Width d of the rows.
+        centered: Subtract the mean row first (not in the paper).
+        eigenvalues: Take the covariance's eigenvalues instead of singular values.
+        **kwargs: Arguments of `torchmetrics.Metric`.
+
+    Raises:
+        ValueError: If ``num_features`` is below 1; on `update`, if the rows are not a finite real
+            matrix of that width; on `compute`, if there were fewer than 3 rows.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        *,
+        centered: bool = False,
+        eigenvalues: bool = False,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(num_features, centered=centered, **kwargs)
+        self.eigenvalues = eigenvalues
+
+    def compute(self) -> Tensor:
+        """RankMe of the rows seen so far."""
+        return rankme_from_eigenvalues(self._eigenvalues(), eigenvalues=self.eigenvalues)
+
+
+class ParticipationRatio(_CovarianceMetric):
+    """Participation ratio of all rows seen, `toolkit.functional.participation_ratio` over batches.
+
+    Args:
+        num_features: Width d of the rows.
+        centered: Subtract the mean row first.
+        **kwargs: Arguments of `torchmetrics.Metric`.
+
+    Raises:
+        ValueError: As `RankMe`.
+    """
+
+    def __init__(self, num_features: int, *, centered: bool = True, **kwargs: object) -> None:
+        super().__init__(num_features, centered=centered, **kwargs)
+
+    def compute(self) -> Tensor:
+        """Participation ratio of the rows seen so far."""
+        return participation_from_eigenvalues(self._eigenvalues())
+
+
+class ConditionNumber(_CovarianceMetric):
+    """Condition number of all rows seen, `toolkit.functional.condition_number` over batches.
+
+    Args:
+        num_features: Width d of the rows.
+        centered: Subtract the mean row first.
+        **kwargs: Arguments of `torchmetrics.Metric`.
+
+    Raises:
+        ValueError: As `RankMe`.
+    """
+
+    def __init__(self, num_features: int, *, centered: bool = True, **kwargs: object) -> None:
+        super().__init__(num_features, centered=centered, **kwargs)
+
+    def compute(self) -> Tensor:
+        """Condition number of the rows seen so far."""
+        full_rank = min(int(self.num_rows) - self.centered, self.num_features)
+        return condition_from_eigenvalues(self._eigenvalues(), full_rank)
+
+
+class AlphaReQ(_CovarianceMetric):
+    """Decay exponent of the spectrum of all rows seen, `toolkit.functional.alpha_req` over batches.
+
+    Args:
+        num_features: Width d of the rows.
+        fit_range: First and last eigenvalue of the fit, counted from 1 and both included.
+        **kwargs: Arguments of `torchmetrics.Metric`.
+
+    Raises:
+        ValueError: As `RankMe`, or if ``fit_range`` is no range of ranks.
+    """
+
+    def __init__(
+        self, num_features: int, *, fit_range: tuple[int, int] = (11, 100), **kwargs: object
+    ) -> None:
+        check_fit_range(fit_range)
+        super().__init__(num_features, centered=True, **kwargs)
+        self.fit_range = fit_range
+
+    def compute(self) -> functional.AlphaReQ:
+        """Fit to the rows seen so far."""
+        return alpha_from_eigenvalues(self._eigenvalues(), self.fit_range)
