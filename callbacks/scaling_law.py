@@ -138,7 +138,7 @@ def _law(losses: Mapping[int, float], probabilities: Tensor) -> list[Point]:
         return []
     x, y = _columns({m: losses[m] for m in widths})
     fit = _fit(x, y)
-    window = x[_usable(y)].tolist() or [math.nan]
+    window = x[_usable(y)].tolist() if fit.num_used else [math.nan]
     weak = _fit(x, weak_superposition_loss(probabilities, widths))
     numbers = {
         "alpha_m": fit.exponent,

@@ -94,8 +94,8 @@ def overlap_against_width(
     axes.plot(*_positive(welch), ":", color=_ORANGE, label="tight frame (Welch)")
     axes.plot(*_positive(overlap), "o-", color=_BLUE, label="all rows")
     # Hollow, as the two coincide once every feature is represented.
-    hollow = {"markerfacecolor": "none", "markersize": 10}
-    axes.plot(*_positive(represented), "s:", color=_GREEN, label="represented rows", **hollow)
+    xs, ys = _positive(represented)
+    axes.plot(xs, ys, "s:", color=_GREEN, label="represented rows", mfc="none", markersize=10)
     _log_axes(axes, sorted(overlap))
     axes.legend()
     return figure
@@ -118,18 +118,26 @@ def _axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
 
 def _log_axes(axes: "Axes", widths: Sequence[int]) -> None:
     """Make both axes logarithmic, with the widths themselves and round numbers as ticks."""
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter  # noqa: PLC0415
+    from matplotlib.ticker import (  # noqa: PLC0415
+        LogLocator,
+        MaxNLocator,
+        NullLocator,
+        StrMethodFormatter,
+    )
 
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ticks = _spread(sorted(widths))
+    ticks = _spread(widths)
     axes.set_xticks(ticks, labels=[str(m) for m in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    low, high = axes.get_ylim()
-    decades = log10(high / low)
-    subs = (1, 1.5, 2, 3, 4, 5, 7) if decades < 1 else (1, 2, 5) if decades < 3 else (1,)
-    axes.yaxis.set_major_locator(LogLocator(subs=subs))
     axes.yaxis.set_minor_locator(NullLocator())
+    low, high = axes.get_ylim()
+    if low <= 0:
+        axes.set_ylim(0.1, 1)  # nothing to show
+        return
+    decades = log10(high / low)
+    subs = (1, 2, 5) if decades < 3 else (1,)
+    axes.yaxis.set_major_locator(MaxNLocator(6) if decades < 1 else LogLocator(subs=subs))
     if decades < 4:
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
 

@@ -80,10 +80,10 @@ class MeasurementTable:
                 written = 0
                 while written < len(data):
                     written += file.write(data[written:])
+                os.fsync(file.fileno())
             except OSError:
                 file.truncate(start)
                 raise
-            os.fsync(file.fileno())
 
     def drop_after(self, step: int) -> int:
         """Remove the rows of later steps, all or none of them even when killed on the way.
