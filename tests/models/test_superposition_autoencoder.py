@@ -235,6 +235,25 @@ def test_loss_is_logged_at_the_step_its_weights_have(tmp_path: Path) -> None:
     assert sums[0].value == pytest.approx(12 * series[4][0].value, rel=1e-6)
 
 
+def logged_steps(folder: Path, tag: str) -> list[int]:
+    return [event.step for event in EventAccumulator(str(folder)).Reload().Scalars(tag)]
+
+
+def test_validation_is_logged_at_the_step_its_weights_have(tmp_path: Path) -> None:
+    saver = SaveAt(12, tmp_path / "12.ckpt")
+    fit_logger = TensorBoardLogger(tmp_path, name="fit", version=0)
+    options: dict[str, Any] = {"max_steps": 12, "limit_val_batches": None}
+    make_trainer(tmp_path, logger=fit_logger, callbacks=[saver], **options).fit(
+        make_model(), make_data()
+    )
+    alone = TensorBoardLogger(tmp_path, name="alone", version=0)
+    make_trainer(tmp_path, logger=alone, **options).validate(
+        make_model(), make_data(), ckpt_path=tmp_path / "12.ckpt", verbose=False, weights_only=True
+    )
+    for name in ("fit", "alone"):
+        assert logged_steps(tmp_path / name / "version_0", "toy_val/loss/m_0002") == [12]
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

@@ -98,6 +98,7 @@ class SuperpositionAutoencoder(L.LightningModule):
             torch.randn(num_features) * bias_init_scale for _ in self.widths
         )
         self._settings: Settings | None = None
+        self._loaded_step = 0
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
         """Return the reconstruction of each width.
@@ -170,6 +171,10 @@ class SuperpositionAutoencoder(L.LightningModule):
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
 
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Remember which step the weights belong to."""
+        self._loaded_step = checkpoint["global_step"]
+
     def on_train_start(self) -> None:
         """Let the settings of this run count, also where a checkpoint brought back others."""
         if self._settings is not None:
@@ -205,6 +210,10 @@ class SuperpositionAutoencoder(L.LightningModule):
 
     def _log_evaluation(self, stage: str, batch: ActiveCells) -> None:
         values = self._by_width(f"toy_{stage}", self.losses(batch).tolist())
+        # Lightning takes a metric named step for the position of the point; its own count is one
+        # behind in fit, and 0 where a checkpoint is evaluated.
+        fitting = self.trainer.state.fn == "fit"
+        values["step"] = float(self.trainer.global_step if fitting else self._loaded_step)
         self.log_dict(values, batch_size=batch.num_rows, sync_dist=True)
 
     def _by_width(self, metric: str, losses: list[float]) -> dict[str, float]:
