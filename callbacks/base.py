@@ -39,10 +39,12 @@ class MeasurementCallback(Callback, ABC):
             ``raise`` lets it end the run; by default warn in ``fit``, raise elsewhere.
 
     Attributes:
-        metric: First part of every tag.
+        metric: What is measured.
+        prefix: First part of every tag: the metric, numbered from a trainer's second callback on
+            that measures the same one.
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
         history: What ``fit`` measured, values by step and tag; it travels with checkpoints.
-        shared: What all measuring callbacks of a trainer share in one step; its first one's counts.
+        shared: What callbacks share within a step; a trainer's first one keeps it for all.
 
     Raises:
         ValueError: If ``schedule`` or ``on_error`` is none of these.
@@ -61,6 +63,7 @@ class MeasurementCallback(Callback, ABC):
             raise ValueError(f"on_error: expected 'raise', 'warn' or None, got {on_error!r}")
         self.schedule = schedule
         self.on_error = on_error
+        self.prefix = self.metric
         self.history: dict[int, dict[str, float]] = {}
         self.shared: dict[Any, Any] = {}
         self._due = Schedule(schedule)
@@ -96,6 +99,10 @@ class MeasurementCallback(Callback, ABC):
         """Return sentences for the end of a run, from the end of `history`."""
         return []
 
+    def tag(self, quantity: str, layer: str = "") -> str:
+        """Return the tag of a number, ``prefix/quantity/layer``."""
+        return "/".join(part for part in (self.prefix, quantity, layer) if part)
+
     @property
     def latest(self) -> dict[str, float]:
         """Last entry of `history`, values by tag; empty before the first or after a failed one."""
@@ -126,6 +133,9 @@ class MeasurementCallback(Callback, ABC):
                 f"{type(trainer.strategy).__name__}; use ddp or remove the callback"
             )
         self.check(trainer, pl_module)
+        siblings = _measuring(trainer)
+        number = [other.metric for other in siblings[: siblings.index(self)]].count(self.metric)
+        self.prefix = f"{self.metric}_{number + 1}" if number else self.metric
         self._fitting = stage == "fit"
         self._checkpoint_step = None
         self._recorder = Recorder(trainer)
@@ -198,9 +208,7 @@ class MeasurementCallback(Callback, ABC):
             self._measure(trainer, pl_module, trainer.global_step)
 
     def _measure(self, trainer: L.Trainer, pl_module: L.LightningModule, step: int) -> None:
-        callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-        first = next(other for other in callbacks if isinstance(other, MeasurementCallback))
-        moment = Moment(trainer, pl_module, step, first.shared)
+        moment = Moment(trainer, pl_module, step, _measuring(trainer)[0].shared)
         try:
             with untouched(pl_module):
                 points = self.measure(moment)
@@ -211,12 +219,12 @@ class MeasurementCallback(Callback, ABC):
             if self._fitting:
                 self.history.setdefault(step, {})
             rank_zero_warn(
-                f"{type(self).__name__} failed at step {step}, which will be missing: "
+                f"{type(self).__name__} failed at step {step}, the run goes on: "
                 f"{type(error).__name__}: {error}"
             )
 
     def _publish(self, moment: Moment, points: list[Point]) -> None:
-        values = {point.tag(self.metric): point.value for point in points}
+        values = {self.tag(point.quantity, point.layer): point.value for point in points}
         if self._fitting:
             self.history[moment.step] = values
         # Not pl_module.log: Lightning would visit each value again after every later batch.
@@ -231,7 +239,7 @@ class MeasurementCallback(Callback, ABC):
     ) -> None:
         tensors = dict(self.hashed_tensors(moment.pl_module))
         rows = recorder.rows(
-            moment, points, tensors, metric=self.metric, conditions=self.conditions(moment.trainer)
+            moment, points, tensors, metric=self.prefix, conditions=self.conditions(moment.trainer)
         )
         # Validation may meet weights that this folder has measured, and step 0 those of validation.
         if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
@@ -240,4 +248,9 @@ class MeasurementCallback(Callback, ABC):
         boards = figure_boards(moment.trainer.loggers)
         for name, figure in self.figures(moment, values).items() if boards else ():
             for board in boards:
-                board.add_figure(f"{self.metric}/{name}", figure, global_step=moment.step)
+                board.add_figure(self.tag(name), figure, global_step=moment.step)
+
+
+def _measuring(trainer: L.Trainer) -> list[MeasurementCallback]:
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return [callback for callback in callbacks if isinstance(callback, MeasurementCallback)]

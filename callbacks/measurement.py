@@ -26,10 +26,6 @@ class Point(NamedTuple):
     value: float
     num_points: int | None = None
 
-    def tag(self, metric: str) -> str:
-        """Return ``metric/quantity/layer``."""
-        return "/".join(part for part in (metric, self.quantity, self.layer) if part)
-
 
 @dataclass(frozen=True)
 class Moment:

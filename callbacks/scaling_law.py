@@ -12,8 +12,8 @@ from torch import Tensor
 from callbacks._toy import toy_model, width_name
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment, Point, num_nonfinite
-from toolkit import figures
 from toolkit.data import PowerFrequencies, SparseFeatures
+from toolkit.figures import loss_against_width
 from toolkit.functional import (
     PowerLaw,
     fit_power_law,
@@ -33,7 +33,8 @@ _NO_FIT = PowerLaw(math.nan, math.nan, math.nan, math.nan, 0, 0)
 class ScalingLaw(MeasurementCallback):
     """Measures the held-out loss of each width of the toy model and fits L ~ m^-alpha_m.
 
-    Tags are ``scaling/loss/m_<width>``, summed over features, and ``scaling/loss_mean/m_<width>``;
+    Tags are ``scaling/loss/m_<width>``, summed over features, and ``scaling/loss_mean/m_<width>``,
+    NaN where ``scaling/num_nonfinite/m_<width>`` counts weights or losses that are not finite;
     ``scaling/alpha_m``, ``scaling/alpha_m_stderr``, ``scaling/r2`` and the widths that entered
     them, ``scaling/window_min`` to ``scaling/window_max``; ``scaling/local_slope/m_<width>_m_<next
     width>``; ``scaling/alpha_m_weak``, what weak superposition predicts for these widths at this
@@ -95,18 +96,17 @@ class ScalingLaw(MeasurementCallback):
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
         """Return the loss against width, with the fit and both predictions."""
         model = toy_model(moment.pl_module, wanted_by=self)
-        losses = {m: values[f"scaling/loss/{width_name(m)}"] for m in model.widths}
+        losses = {m: values[self.tag("loss", width_name(m))] for m in model.widths}
         lines = _lines(losses, _data(moment.trainer))
-        figure = figures.loss_against_width(losses, step=moment.step, lines=lines)
+        figure = loss_against_width(losses, step=moment.step, lines=lines)
         return {"loss_against_width": figure}
 
     def headline_lines(self) -> list[str]:
         """Return alpha_m with its standard error and window."""
-        last = self.latest
-        if "scaling/alpha_m" not in last:
+        names = ("alpha_m", "alpha_m_stderr", "window_min", "window_max", "r2")
+        if self.tag("alpha_m") not in self.latest:
             return []
-        alpha, error, r2 = (last[f"scaling/{name}"] for name in ("alpha_m", "alpha_m_stderr", "r2"))
-        low, high = last["scaling/window_min"], last["scaling/window_max"]
+        alpha, error, low, high, r2 = (self.latest[self.tag(name)] for name in names)
         return [
             f"alpha_m = {alpha:.3f} ± {error:.3f} for m = {low:.0f} to {high:.0f} (R2 {r2:.3f})"
         ]

@@ -10,7 +10,7 @@ from torch import Tensor
 from callbacks._toy import toy_model, width_name
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment, Point, num_nonfinite
-from toolkit import figures
+from toolkit.figures import norm_histogram, overlap_against_width
 from toolkit.functional import (
     feature_norms,
     mean_squared_overlap,
@@ -38,8 +38,9 @@ class SuperpositionGeometry(MeasurementCallback):
     Tags are ``superposition/<quantity>/m_<width>``: ``represented_fraction``; ``norm_p05`` to
     ``norm_p95``, percentiles of the row norms; ``overlap_times_m``, m times the mean squared
     overlap of all rows (1 for random isotropic ones), ``overlap_represented_times_m`` of the
-    represented rows, ``welch_times_m`` of the tightest possible n rows; ``mean_bias``. The figures
-    are a histogram of the row norms and the overlap against m.
+    represented rows, ``welch_times_m`` of the tightest possible n rows; ``mean_bias``. They are
+    NaN where ``num_nonfinite`` counts weights that are not finite. The figures are a histogram of
+    the row norms and the overlap against m.
 
     Args:
         represented_threshold: Row norm above which a feature counts as represented.
@@ -83,10 +84,12 @@ class SuperpositionGeometry(MeasurementCallback):
         model = toy_model(moment.pl_module, wanted_by=self)
         points = []
         for m, weight, bias in zip(model.widths, model.weights, model.biases, strict=True):
-            bad = num_nonfinite(weight, bias)
-            values = [math.nan] * len(_QUANTITIES) if bad else self._values(weight, bias)
-            named = zip(("num_nonfinite", *_QUANTITIES), (bad, *values), strict=True)
-            points += [Point(name, width_name(m), value, len(weight)) for name, value in named]
+            bad, num_rows = num_nonfinite(weight, bias), len(weight)
+            numbers = dict.fromkeys(_QUANTITIES, (math.nan, num_rows))
+            if not bad:
+                numbers = self._numbers(weight, bias)
+            points.append(Point("num_nonfinite", width_name(m), bad, num_rows))
+            points += [Point(name, width_name(m), *number) for name, number in numbers.items()]
         return points
 
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
@@ -98,29 +101,33 @@ class SuperpositionGeometry(MeasurementCallback):
             if not num_nonfinite(weight)
         }
         overlap, represented, welch = (
-            {m: values[f"superposition/{name}/{width_name(m)}"] / m for m in model.widths}
+            {m: values[self.tag(name, width_name(m))] / m for m in model.widths}
             for name in ("overlap_times_m", "overlap_represented_times_m", "welch_times_m")
         )
         return {
-            "norm_histogram": figures.norm_histogram(
+            "norm_histogram": norm_histogram(
                 norms, step=moment.step, threshold=self.represented_threshold
             ),
-            "overlap_against_width": figures.overlap_against_width(
+            "overlap_against_width": overlap_against_width(
                 overlap, step=moment.step, represented=represented, welch=welch
             ),
         }
 
-    def _values(self, weight: Tensor, bias: Tensor) -> list[float]:
-        num_features, m = weight.shape
+    def _numbers(self, weight: Tensor, bias: Tensor) -> dict[str, tuple[float, int]]:
+        """Each quantity with the number of rows behind it."""
+        num_rows, m = weight.shape
         norms = feature_norms(weight)
+        percentiles = [norms.quantile(percent / 100).item() for percent in _PERCENTS]
+        overlap = mean_squared_overlap(weight)
         represented = weight[norms > self.represented_threshold]
         # A model may represent nothing at all.
-        overlap = mean_squared_overlap(represented).value if len(represented) else math.nan
-        return [
-            represented_fraction(weight, self.represented_threshold),
-            *(norms.quantile(percent / 100).item() for percent in _PERCENTS),
-            m * mean_squared_overlap(weight).value,
-            m * overlap,
-            m * welch_bound(num_features, m) ** 2,
-            bias.mean().item(),
-        ]
+        tight = mean_squared_overlap(represented).value if len(represented) else math.nan
+        values = (
+            (represented_fraction(weight, self.represented_threshold), num_rows),
+            *((percentile, num_rows) for percentile in percentiles),
+            (m * overlap.value, overlap.num_rows),
+            (m * tight, len(represented)),
+            (m * welch_bound(num_rows, m) ** 2, num_rows),
+            (bias.mean().item(), num_rows),
+        )
+        return dict(zip(_QUANTITIES, values, strict=True))

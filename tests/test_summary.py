@@ -16,9 +16,9 @@ class Measuring:
     """Looks like a measuring callback."""
 
     def __init__(
-        self, metric: str, columns: dict[str, str], history: dict[int, Any], *lines: str
+        self, prefix: str, columns: dict[str, str], history: dict[int, Any], *lines: str
     ) -> None:
-        self.metric = metric
+        self.prefix = prefix
         self.headline_columns = columns
         self.history = history
         self._lines = list(lines)
@@ -125,3 +125,11 @@ def test_a_kill_while_writing_leaves_the_old_file(
     with pytest.raises(KeyboardInterrupt):
         collect([SCALING]).write(path)
     assert path.read_text() == "old"
+
+
+def test_two_callbacks_with_the_same_titles_have_columns_of_their_own() -> None:
+    first = Measuring("test", {"z": "z"}, {5: {"test/z/final": 1.0}})
+    second = Measuring("test_2", {"z": "z"}, {5: {"test_2/z/final": 2.0}})
+    summary = collect([first, second])
+    assert summary.columns == ["z", "z (test_2)"]
+    assert summary.cells == {"final": {"z": 1.0, "z (test_2)": 2.0}}

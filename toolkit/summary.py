@@ -75,16 +75,17 @@ def collect(callbacks: Iterable[Any]) -> Summary:
     """Gather the headlines of the measuring callbacks among ``callbacks``, in their order.
 
     Args:
-        callbacks: Any callbacks; those with ``metric``, ``headline_columns``, ``headline_lines``,
+        callbacks: Any callbacks; those with ``prefix``, ``headline_columns``, ``headline_lines``,
             ``history`` and ``latest`` are measuring ones (`callbacks.MeasurementCallback`).
     """
     measuring = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
     columns: list[str] = []
     cells: dict[str, dict[str, float]] = {}
     for callback in measuring:
-        for quantity, title in callback.headline_columns.items():
+        for quantity, name in callback.headline_columns.items():
+            title = f"{name} ({callback.prefix})" if name in columns else name
             columns.append(title)
-            prefix = f"{callback.metric}/{quantity}/"
+            prefix = f"{callback.prefix}/{quantity}/"
             for tag, value in callback.latest.items():
                 if tag.startswith(prefix):
                     cells.setdefault(tag.removeprefix(prefix), {})[title] = value

@@ -49,7 +49,7 @@ class WeightNorm(MeasurementCallback):
 
     def figures(self, moment: Moment, values: Any) -> dict[str, Figure]:
         figure = Figure()
-        figure.subplots().plot([0, values["test/norm/first"]])
+        figure.subplots().plot([0, values[self.tag("norm", "first")]])
         return {"line": figure}
 
     @property
@@ -76,12 +76,16 @@ class Lines(Logger):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[tuple[int | None, dict[str, float]]] = []
+        self.num_saved = 0
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         self.lines.append((step, dict(metrics)))
 
     def log_hyperparams(self, params: Any, *args: Any, **kwargs: Any) -> None:
         pass
+
+    def save(self) -> None:
+        self.num_saved = len(self.lines)
 
     def of(self, tag: str) -> list[int | None]:
         return [step for step, metrics in self.lines if tag in metrics]
@@ -258,10 +262,12 @@ def test_a_checkpoint_puts_earlier_points_on_disk(tmp_path: Path) -> None:
             if trainer.global_step == 4:
                 trainer.save_checkpoint(tmp_path / "at_4.ckpt")
                 self.steps.append([step for step, _ in scalars(board.log_dir)["test/step"]])
+                assert lines.num_saved == len(lines.lines)
 
-    board = TensorBoardLogger(tmp_path, flush_secs=1000)
+    board, lines = TensorBoardLogger(tmp_path, flush_secs=1000), Lines()
     callbacks = WeightNorm(schedule=1), Read()
-    toy_trainer(*callbacks, logger=board, log_every_n_steps=6).fit(toy_model(), toy_data())
+    trainer = toy_trainer(*callbacks, logger=[board, lines], log_every_n_steps=6)
+    trainer.fit(toy_model(), toy_data())
     assert Read.steps == [[0, 1, 2, 3, 4]]
 
 
@@ -351,7 +357,7 @@ def test_a_failed_measurement_in_fit_costs_one_warning_and_one_point(tmp_path: P
         trainer.fit(toy_model(), toy_data())
     ours = [str(warning.message) for warning in caught if "failed" in str(warning.message)]
     assert ours == [
-        f"WeightNorm failed at step {step}, which will be missing: ArithmeticError: no luck"
+        f"WeightNorm failed at step {step}, the run goes on: ArithmeticError: no luck"
         for step in (2, 6)
     ]
     assert trainer.global_step == 6
@@ -451,8 +457,13 @@ def test_validate_measures_at_the_checkpoint_s_own_step(tmp_path: Path, weights_
     trainer.fit(toy_model(), toy_data())
     trainer.save_checkpoint(tmp_path / "some.ckpt", weights_only=weights_only)
 
+    class Gone(Callback):
+        def on_validation_start(self, *_: Any) -> None:
+            if not weights_only:
+                (tmp_path / "some.ckpt").unlink()
+
     callback, logger = WeightNorm(schedule=2), CSVLogger(tmp_path, name="again")
-    fresh = toy_trainer(callback, logger=logger)
+    fresh = toy_trainer(callback, Gone(), logger=logger)
     fresh.validate(toy_model(), toy_data(), ckpt_path=tmp_path / "some.ckpt", verbose=False)
     assert callback.steps == [4]
     assert fresh.callback_metrics["test/norm/first"].item() == trained.history[4]["test/norm/first"]
@@ -510,14 +521,21 @@ def test_a_trainer_that_goes_on_measures_no_step_twice() -> None:
     assert callback.steps == [0, 2, 4, 6, 8]
 
 
-def test_instances_with_other_arguments_have_states_of_their_own() -> None:
+def test_instances_with_other_arguments_coexist(tmp_path: Path) -> None:
     callbacks = [WeightNorm(), WeightNorm(scale=2.0), WeightNorm(schedule=[1, 2])]
     assert len({callback.state_key for callback in callbacks}) == 3
     assert WeightNorm(on_error="raise").state_key == callbacks[0].state_key
-    trainer = toy_trainer(*callbacks, max_steps=1)
-    trainer.fit(toy_model(), toy_data())
-    ratio = [callback.history[1]["test/norm/first"] for callback in callbacks]
-    assert ratio == pytest.approx([ratio[0], 2 * ratio[0], ratio[0]])
+    board = TensorBoardLogger(tmp_path)
+    toy_trainer(*callbacks, logger=board, max_steps=1).fit(toy_model(), toy_data())
+    tags = ["test/norm/first", "test_2/norm/first", "test_3/norm/first"]
+    points = scalars(board.log_dir)
+    assert [[step for step, _ in points[tag]] for tag in tags] == 3 * [[0, 1]]
+    assert points[tags[1]][1][1] == pytest.approx(2 * points[tags[0]][1][1])
+    assert set(images(board.log_dir)) == {"test/line", "test_2/line", "test_3/line"}
+    assert [list(callback.latest)[0] for callback in callbacks] == tags  # noqa: RUF015
+    rows = read_measurements(Path(board.log_dir) / "measurements.csv")
+    conditions = {(row.metric, row.conditions["scale"]) for row in rows}
+    assert conditions == {("test", 1.0), ("test_2", 2.0), ("test_3", 1.0)}
 
 
 def test_state_is_plain_and_complete() -> None:

@@ -13,7 +13,7 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import TensorBoardLogger
 from scipy.stats import linregress
 
-from callbacks import Moment, ScalingLaw, SuperpositionGeometry
+from callbacks import Moment, Point, ScalingLaw, SuperpositionGeometry
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import NUM_FEATURES, WIDTHS, toy_data, toy_model, toy_trainer
 from toolkit.data import PowerFrequencies, SparseFeatures, UniformFrequencies
@@ -22,12 +22,16 @@ from toolkit.summary import collect
 from toolkit.table import read_measurements
 
 
+def by_tag(points: list[Point]) -> dict[str, float]:
+    return {ScalingLaw().tag(point.quantity, point.layer): point.value for point in points}
+
+
 def measured(model: SuperpositionAutoencoder, data: SparseFeatures) -> dict[str, float]:
     trainer = toy_trainer()
     trainer.datamodule = data  # type: ignore[attr-defined]
     with torch.no_grad():
         points = ScalingLaw().measure(Moment(trainer, model, 0, {}))
-    return {point.tag("scaling"): point.value for point in points}
+    return by_tag(points)
 
 
 def reference_loss(model: SuperpositionAutoencoder, data: SparseFeatures, index: int) -> float:
@@ -121,7 +125,7 @@ def test_the_figure_has_both_predictions(exponent: float | None, label: str) -> 
     trainer.datamodule = data  # type: ignore[attr-defined]
     moment = Moment(trainer, model, 7, {})
     with torch.no_grad():
-        values = {point.tag("scaling"): point.value for point in callback.measure(moment)}
+        values = by_tag(callback.measure(moment))
         (axes,) = callback.figures(moment, values)["loss_against_width"].axes
     lines = {line.get_label(): np.array(line.get_ydata(), float) for line in axes.get_lines()}
     losses = [values[f"scaling/loss/m_{m:04d}"] for m in WIDTHS]

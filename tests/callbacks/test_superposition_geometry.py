@@ -36,7 +36,7 @@ def measured(model: SuperpositionAutoencoder, **options: Any) -> dict[str, float
     callback = SuperpositionGeometry(**options)
     with torch.no_grad():
         points = callback.measure(Moment(SimpleNamespace(), model, 0, {}))  # type: ignore[arg-type]
-    return {point.tag("superposition"): point.value for point in points}
+    return {callback.tag(point.quantity, point.layer): point.value for point in points}
 
 
 def reference(weight: np.ndarray, bias: np.ndarray, threshold: float) -> dict[str, float]:
@@ -143,7 +143,12 @@ def test_tags_figures_and_rows_of_a_run(tmp_path: Path) -> None:
     }
     rows = read_measurements(Path(logger.log_dir) / "measurements.csv")
     assert len(rows) == 4 * len(WIDTHS) * len(QUANTITIES)
-    assert {row.num_points for row in rows} == {NUM_FEATURES}
+    assert {row.num_points for row in rows if "represented_times" not in row.quantity} == {24}
+    share, rows_behind = (
+        next(row for row in rows if row.quantity == quantity)
+        for quantity in ("represented_fraction", "overlap_represented_times_m")
+    )
+    assert rows_behind.num_points == round(share.value * NUM_FEATURES)
     assert rows[0].conditions == {"represented_threshold": 0.5}
     for row in rows:
         assert row.value == callback.history[row.step][f"superposition/{row.quantity}/{row.layer}"]
