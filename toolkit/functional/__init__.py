@@ -18,6 +18,7 @@ from toolkit.functional.cosine_pairs import (
 from toolkit.functional.deviation import EmbeddingDeviation, embedding_deviation
 from toolkit.functional.packing import welch_bound
 from toolkit.functional.pooling import last_token, masked_mean
+from toolkit.functional.probe import LinearProbe, fit_linear_probe, probe_accuracy
 from toolkit.functional.reconstruction import (
     CellLayout,
     cell_layout,
@@ -54,6 +55,7 @@ __all__ = [
     "CosineHistogram",
     "CosineMoments",
     "EmbeddingDeviation",
+    "LinearProbe",
     "MeanAbsCosine",
     "MeanCosine",
     "MeanSquaredOverlap",
@@ -71,6 +73,7 @@ __all__ = [
     "deviation_for",
     "embedding_deviation",
     "feature_norms",
+    "fit_linear_probe",
     "fit_packing_law",
     "fit_power_law",
     "last_token",
@@ -81,6 +84,7 @@ __all__ = [
     "mean_cosine",
     "mean_squared_overlap",
     "participation_ratio",
+    "probe_accuracy",
     "rankme",
     "reconstruct",
     "reconstruction_loss",

@@ -1,0 +1,77 @@
+"""Class labels: what is accepted, and a held-out part that keeps the classes' shares."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+
+class Split(NamedTuple):
+    """Row indices of the two parts."""
+
+    train: Int64[Tensor, " t"]
+    held_out: Int64[Tensor, " v"]
+
+
+def integer_labels(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
+    """Return ``labels`` as int64 where ``rows`` of shape (..., N, d) are.
+
+    Raises:
+        TypeError: If ``labels`` is no tensor.
+        ValueError: If ``labels`` holds no integers or is not of shape (N,).
+    """
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"labels: expected a torch.Tensor, got {type(labels).__name__}")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise ValueError(f"labels: expected integers, got dtype {labels.dtype}; use labels.long()")
+    if labels.shape != rows.shape[-2:-1]:
+        raise ValueError(
+            f"labels: expected shape {tuple(rows.shape[-2:-1])}, one per row of features, "
+            f"got {tuple(labels.shape)}"
+        )
+    return labels.to(rows.device, torch.int64)
+
+
+def train_classes(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
+    """Check like `integer_labels`, and that 0..C-1 all occur.
+
+    Raises:
+        TypeError: If ``labels`` is no tensor.
+        ValueError: As in `integer_labels`, or if there is one class or a gap.
+    """
+    classes = integer_labels(labels, rows)
+    found = sorted(set(classes.tolist()))
+    if len(found) < 2:
+        raise ValueError(f"labels: expected at least 2 classes, got only class {found[0]}")
+    if found != list(range(len(found))):
+        raise ValueError(
+            f"labels: expected 0..{len(found) - 1} for {len(found)} classes, "
+            f"got {found[0]}..{found[-1]}; number the classes from 0 without gaps"
+        )
+    return classes
+
+
+def stratified_split(
+    classes: Int64[Tensor, " n"], share: float, generator: torch.Generator | None
+) -> Split:
+    """Hold out ``share`` of each class, rounded: at least one row, but never the last one.
+
+    Raises:
+        ValueError: If ``share`` is not between 0 and 1, or every class has a single row.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"validation_share: expected a number between 0 and 1, got {share}")
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    train, held_out = [], []
+    for label in range(int(classes.max()) + 1):
+        members = (classes == label).nonzero()[:, 0]
+        order = torch.randperm(len(members), generator=generator, device=generator.device)
+        members = members[order.to(members.device)]
+        num_held_out = min(max(round(share * len(members)), 1), len(members) - 1)
+        held_out.append(members[:num_held_out])
+        train.append(members[num_held_out:])
+    split = Split(torch.cat(train), torch.cat(held_out))
+    if len(split.held_out) == 0:
+        raise ValueError("labels: expected a class of 2 rows to hold one out; give a single l2")
+    return split

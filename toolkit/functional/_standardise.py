@@ -1,0 +1,54 @@
+"""Features brought to mean 0 and standard deviation 1."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+ROWS_PER_BLOCK = 512
+
+
+class Standardised(NamedTuple):
+    """Standardised features and what they were standardised with.
+
+    Attributes:
+        design: (feature - mean) / scale, 0 for constant features, and a last column of ones.
+        mean: Mean of each feature.
+        scale: Standard deviation of each feature (population); 1 for constant ones.
+        constant: Whether the feature's spread is below the rounding of its mean.
+    """
+
+    design: Float[Tensor, "n e"]
+    mean: Float[Tensor, " d"]
+    scale: Float[Tensor, " d"]
+    constant: Bool[Tensor, " d"]
+
+
+def standardise(features: Float[Tensor, "n d"]) -> Standardised:
+    """Standardise each column.
+
+    Raises:
+        ValueError: If the squares of ``features`` overflow their dtype.
+    """
+    design = features.new_ones(len(features), features.shape[1] + 1)
+    columns = design[:, :-1]
+    mean = _column_means(features, power=1).to(features.dtype)
+    torch.sub(features, mean, out=columns)
+    # The mean was rounded, so the centred columns have a mean of their own.
+    variance = _column_means(columns, power=2) - _column_means(columns, power=1).square()
+    scale = variance.clamp_(min=0).sqrt_().to(features.dtype)
+    if not torch.isfinite(scale).all():
+        raise ValueError(
+            f"features: expected squares within {features.dtype}, got values up to "
+            f"{float(features.abs().max()):.1e}; divide them by a constant"
+        )
+    constant = scale <= torch.finfo(scale.dtype).eps * mean.abs()
+    columns *= torch.where(constant, 0, 1 / scale)
+    return Standardised(design, mean, scale.masked_fill_(constant, 1), constant)
+
+
+def _column_means(matrix: Float[Tensor, "n d"], *, power: int) -> Float64[Tensor, " d"]:
+    """Mean of each column's powers; blocks of rows are summed in float64."""
+    sums = [block.pow(power).sum(0) for block in torch.split(matrix, ROWS_PER_BLOCK)]
+    return torch.stack(sums).double().sum(0) / len(matrix)
