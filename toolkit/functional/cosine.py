@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float64, Real
+from jaxtyping import Float, Float64, Real
 from torch import Tensor
 
 from toolkit.functional._checks import finite_real, integer_at_least
 
-# Longer float32 sums lose digits, and take longer per row.
-CHUNK_SIZE = 1024
-GRAM_COLUMNS = 256
+# Longer float32 sums lose digits.
+CHUNK_SIZE = 2048
+# So many rows stay in the cache while their norms are taken.
+LIFT_ROWS = 256
 
 
 class CosineMoments(NamedTuple):
@@ -129,16 +130,20 @@ def pair_sums(
         rows = units.sub_(anchor.to(dtype))
         num_rows += len(rows)
         squares = torch.linalg.vector_norm(rows, dim=1).double().square()
-        total += rows.sum(0, dtype=torch.float64)
+        total += rows.sum(0)
         cubic += squares.to(dtype) @ rows
         square += squares.sum()
         fourth += squares.square().sum()
-        for start in range(0, dim, GRAM_COLUMNS):
-            stop = start + GRAM_COLUMNS
-            # The Gram matrix is symmetric: from the diagonal block on is enough.
-            gram[start:stop, start:] += rows[:, start:stop].T @ rows[:, start:]
-    gram = gram.triu() + gram.triu(1).T
+        gram += _gram(rows)
     return PairSums(num_rows, len(vectors) - num_rows, total, gram, square, fourth, cubic)
+
+
+def _gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
+    if rows.device.type != "cpu":
+        return rows.T @ rows
+    values = rows.numpy()
+    # numpy notices that both factors are one matrix and has BLAS compute one triangle only.
+    return torch.from_numpy(values.T @ values)
 
 
 def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMoments:
@@ -190,9 +195,10 @@ def unit_chunks(
 ) -> Iterator[Tensor]:
     """Yield the unit rows in fresh tensors, without rows of norm 0 or below ``min_norm``."""
     for chunk in torch.split(vectors, chunk_size):
-        rows = chunk.double()
         # Float32 norms are all off in the same direction, which no average removes.
-        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-        keep = ((norms > 0) & (norms >= min_norm))[:, 0]
-        units = (rows / norms).to(dtype)
+        parts = torch.split(chunk, LIFT_ROWS)
+        norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in parts])
+        keep = (norms > 0) & (norms >= min_norm)
+        rows = chunk.to(torch.promote_types(chunk.dtype, dtype))
+        units = (rows / norms.to(rows.dtype)[:, None]).to(dtype)
         yield units if keep.all() else units[keep]
