@@ -1,0 +1,96 @@
+"""The checkpoint that every run keeps: never torn, and of the last step when the run ends."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.pytorch.callbacks import ModelCheckpoint
+from typing_extensions import override
+
+from toolkit.run_folder import SAVED_AT
+
+_DEFAULT_EVERY_N_STEPS = 1000
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes beside the checkpoint and renames, so that a kill leaves the old one or the new."""
+
+    @override
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+    ) -> None:
+        """Save the checkpoint; a remote path is left to Lightning."""
+        if "://" in str(path):
+            super().save_checkpoint(checkpoint, path, storage_options)
+            return
+        # Lightning writes to the system's temporary folder and moves: across disks that copies.
+        temporary = f"{path}.tmp"
+        super().save_checkpoint(checkpoint, temporary, storage_options)
+        Path(temporary).replace(path)
+
+
+class RunCheckpoint(ModelCheckpoint):
+    """Lightning's ModelCheckpoint with the defaults of a run that can be continued.
+
+    Args:
+        dirpath: Folder; by default ``checkpoints`` in the run's version folder.
+        filename: Name of the best or latest checkpoint, beside ``last.ckpt``.
+        save_last: Whether to keep ``last.ckpt``, which ``--ckpt_path last`` continues.
+        every_n_train_steps: Optimiser updates between checkpoints; 1000 unless another interval
+            is given.
+        train_time_interval: Time between checkpoints.
+        every_n_epochs: Epochs between checkpoints.
+        enable_version_counter: Whether to keep a file whose name is taken.
+        **kwargs: The other arguments of Lightning's ModelCheckpoint.
+    """
+
+    def __init__(
+        self,
+        *,
+        dirpath: str | None = None,
+        filename: str = "{step}",
+        save_last: bool = True,
+        every_n_train_steps: int | None = None,
+        train_time_interval: timedelta | None = None,
+        every_n_epochs: int | None = None,
+        enable_version_counter: bool = False,
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        if every_n_train_steps is None and train_time_interval is None and every_n_epochs is None:
+            every_n_train_steps = _DEFAULT_EVERY_N_STEPS
+        super().__init__(
+            dirpath=dirpath,
+            filename=filename,
+            save_last=save_last,
+            every_n_train_steps=every_n_train_steps,
+            train_time_interval=train_time_interval,
+            every_n_epochs=every_n_epochs,
+            enable_version_counter=enable_version_counter,
+            **kwargs,
+        )
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Save atomically wherever the strategy saves in Lightning's usual way."""
+        super().setup(trainer, pl_module, stage)
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = AtomicCheckpointIO()
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Put logged points on disk first, and note the time: what is logged later comes again."""
+        for logger in trainer.loggers:
+            logger.save()
+        checkpoint[SAVED_AT] = time.time()
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save the last step, whatever its number; Lightning does so only if nothing was saved."""
+        super().on_train_end(trainer, pl_module)
+        if not self._should_skip_saving_checkpoint(trainer):
+            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))

@@ -1,0 +1,97 @@
+"""The command line: which command was asked for; nothing heavy is imported before it runs."""
+
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from toolkit import __version__
+from toolkit.diagnostics import HeldStderr, run_quietly
+
+_TRAINER_COMMANDS = {
+    "fit": "train a model and measure it while it trains",
+    "validate": "measure a checkpoint on the held-out data",
+    "test": "evaluate a checkpoint on the test data",
+    "predict": "run a checkpoint on the test data",
+}
+_NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.IGNORECASE)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run one command of the toolkit.
+
+    Args:
+        args: Command and options, by default those of the process.
+
+    Returns:
+        The exit code: 0, 2 when the command could not start, 130 after Ctrl-C.
+    """
+    args = list(sys.argv[1:] if args is None else args)
+    debug = "--debug" in args
+    args = [argument for argument in args if argument != "--debug"]
+    if args[:1] in (["-h"], ["--help"]):
+        sys.stdout.write(_help())
+        return 0
+    if args[:1] == ["--version"]:
+        sys.stdout.write(f"{__version__}\n")
+        return 0
+    return run_quietly(lambda held: _command(args)(join_negative_numbers(args), held), debug=debug)
+
+
+def join_negative_numbers(args: list[str]) -> list[str]:
+    """Write ``--key -1e-2`` as ``--key=-1e-2``: argparse takes the former for two options."""
+    joined: list[str] = []
+    for argument in args:
+        option = joined[-1] if joined else ""
+        if _NEGATIVE_NUMBER.fullmatch(argument) and option.startswith("--") and "=" not in option:
+            joined[-1] = f"{option}={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _command(args: list[str]) -> Callable[[list[str], HeldStderr], None]:
+    known = list(_TRAINER_COMMANDS)
+    if not args:
+        raise ValueError(f"command: expected one of {', '.join(known)}, got none; see --help")
+    if args[0] in _TRAINER_COMMANDS:
+        return _run_trainer
+    close = difflib.get_close_matches(args[0], known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "see --help"
+    raise ValueError(f"command: expected one of {', '.join(known)}, got {args[0]!r}; {hint}")
+
+
+def _run_trainer(args: list[str], held: HeldStderr) -> None:
+    _check_callbacks_are_ours()
+    # Importing them is what makes their short names known.
+    for package in ("callbacks", "toolkit.data", "toolkit.models"):
+        importlib.import_module(package)
+    importlib.import_module("toolkit.trainer_cli").run(args, held)
+
+
+def _check_callbacks_are_ours() -> None:
+    spec = importlib.util.find_spec("callbacks")
+    ours = Path(__file__).resolve().parent.parent / "callbacks" / "__init__.py"
+    found = None if spec is None or spec.origin is None else Path(spec.origin).resolve()
+    if found != ours:
+        raise ValueError(
+            f"callbacks: expected the toolkit's package at {ours.parent}, got {found}; "
+            "rename yours or run from another folder"
+        )
+
+
+def _help() -> str:
+    width = max(len(name) for name in _TRAINER_COMMANDS)
+    commands = "\n".join(f"  {name:{width}}  {text}" for name, text in _TRAINER_COMMANDS.items())
+    return (
+        "usage: python -m toolkit COMMAND [options]\n\n"
+        "Train toy superposition models and measure the representation geometry of language "
+        f"models.\n\ncommands:\n{commands}\n\n"
+        "options:\n"
+        "  -h, --help  show this message; after a command, its options\n"
+        "  --version   show the version\n"
+        "  --debug     show tracebacks and every message from the start\n"
+    )

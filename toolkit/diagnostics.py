@@ -1,0 +1,176 @@
+"""Standard error of a command: one line, and nothing else, if it fails before its first step."""
+
+import io
+import logging
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import Any, TextIO
+
+from toolkit.parser_messages import shortened
+
+_USAGE_ERROR = 2
+_INTERRUPTED = 128 + signal.SIGINT
+_MAX_LENGTH = 500
+# Their messages say what is wrong without the class name.
+_TELLING = ("ArgumentError", "MisconfigurationException", "OSError", "TypeError", "ValueError")
+
+
+class HeldStderr(io.TextIOBase):
+    """Standard error that keeps what is written to it until the command's first step.
+
+    Progress bars, which return the carriage, pass at once on a terminal: a download may take long.
+
+    Args:
+        stream: Where everything goes in the end.
+        hold: Whether to keep anything at all.
+    """
+
+    def __init__(self, stream: TextIO, *, hold: bool = True) -> None:
+        self.started = False
+        self._stream = stream
+        self._held: list[str] = []
+        self._holding = hold
+
+    def write(self, text: str) -> int:
+        """Keep the text, or pass it on."""
+        if self._holding and not ("\r" in text and self.isatty()):
+            self._held.append(text)
+            return len(text)
+        return self._stream.write(text)
+
+    def start(self) -> None:
+        """Note that the first step begins: write what was kept, and keep nothing any more."""
+        self.started = True
+        self.release()
+
+    def release(self) -> None:
+        """Write what was kept, and keep nothing any more."""
+        text = "".join(self._held)
+        self.drop()
+        # On a terminal a progress bar stands in for sys.stderr, and writes above itself.
+        (sys.stderr if self.isatty() else self._stream).write(text)
+        self.flush()
+
+    def drop(self) -> None:
+        """Forget what was kept, and keep nothing any more."""
+        self._holding = False
+        self._held.clear()
+
+    def flush(self) -> None:
+        """Flush what was passed on."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return whether the text ends up on a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """Return the descriptor of the stream behind."""
+        return self._stream.fileno()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A spawned process has its own standard error, and nothing to keep.
+        return _passing_stderr, ()
+
+
+def run_quietly(action: Callable[[HeldStderr], None], *, debug: bool) -> int:
+    """Run a command and return its exit code.
+
+    Args:
+        action: The command; it calls ``start`` of its argument when its first step begins.
+        debug: Whether to keep nothing back and to show tracebacks.
+
+    Returns:
+        0, or the code of the command's own SystemExit; 2 after an exception before the first
+        step, 1 after a later one, 130 after Ctrl-C.
+    """
+    with _held_stderr(hold=not debug) as held, _signals_restored():
+        try:
+            action(held)
+        except KeyboardInterrupt:
+            return _interrupted(held)
+        except SystemExit as leaving:
+            # Lightning turns Ctrl-C into an exit with code 1.
+            if isinstance(leaving.__context__, KeyboardInterrupt):
+                return _interrupted(held)
+            held.release()
+            return _exit_code(leaving)
+        except Exception as error:  # noqa: BLE001
+            return _failed(error, held, debug=debug)
+        held.release()
+    return 0
+
+
+def one_line(error: BaseException) -> str:
+    """Return what is wrong in one line that names the argument."""
+    if isinstance(error, OSError) and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
+    else:
+        text = shortened(str(error))
+    if not any(base.__name__ in _TELLING for base in type(error).__mro__):
+        text = f"{type(error).__name__}: {text}"
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} ... (--debug shows all)"
+
+
+def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
+    if held.started or debug:
+        held.release()
+        traceback.print_exception(error)
+    else:
+        held.drop()
+        held.write(f"error: {one_line(error)}\n")
+    return 1 if held.started else _USAGE_ERROR
+
+
+def _interrupted(held: HeldStderr) -> int:
+    held.drop()
+    held.write("interrupted\n")
+    return _INTERRUPTED
+
+
+def _exit_code(leaving: SystemExit) -> int:
+    if leaving.code is None or isinstance(leaving.code, int):
+        return leaving.code or 0
+    sys.stderr.write(f"{leaving.code}\n")
+    return 1
+
+
+@contextmanager
+def _held_stderr(*, hold: bool) -> Iterator[HeldStderr]:
+    """Put a `HeldStderr` in place of standard error, for log handlers as well."""
+    stream = sys.stderr
+    held = HeldStderr(stream, hold=hold)
+    _redirect_handlers(stream, held)
+    try:
+        with redirect_stderr(held):
+            yield held
+    finally:
+        _redirect_handlers(held, stream)
+
+
+def _redirect_handlers(source: TextIO | HeldStderr, target: TextIO | HeldStderr) -> None:
+    loggers = [logging.root, *map(logging.getLogger, list(logging.root.manager.loggerDict))]
+    for handler in {handler for logger in loggers for handler in logger.handlers}:
+        # Not those that look up sys.stderr each time, of which this attribute is a property.
+        if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is source:
+            handler.setStream(target)
+
+
+@contextmanager
+def _signals_restored() -> Iterator[None]:
+    """Give Ctrl-C back afterwards: Lightning ignores it once it shuts down."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _passing_stderr() -> HeldStderr:
+    return HeldStderr(sys.stderr, hold=False)

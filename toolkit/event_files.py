@@ -1,0 +1,60 @@
+"""Cut TensorBoard's event files back to a step, so that a continued run writes none twice."""
+
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+# TensorBoard reads every file with "tfevents" in its name, so the new one must not have it.
+_TEMPORARY = "rewriting.tmp"
+
+
+def drop_after(folder: str | Path, step: int, *, written_until: float = inf) -> int:
+    """Remove the points of later steps from every event file in ``folder``.
+
+    A record that a kill left unfinished goes as well. Each file is replaced as a whole, or left
+    alone if nothing is to be removed.
+
+    Args:
+        folder: Log folder of the run.
+        step: The last step to keep.
+        written_until: Points of ``step`` itself that were written later than this (seconds since
+            the epoch) go as well: the continued run writes them again.
+
+    Returns:
+        The number of points removed.
+    """
+    removed = 0
+    for path in sorted(Path(folder).glob("events.out.tfevents.*")):
+        records = list(_records(path))
+        kept = [data for data in records if _is_kept(data, step, written_until)]
+        _replace(path, kept)
+        removed += len(records) - len(kept)
+    return removed
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    """Serialised events of the file, as far as it can be read."""
+    yield from RawEventFileLoader(str(path)).Load()
+
+
+def _is_kept(data: bytes, step: int, written_until: float) -> bool:
+    event = Event.FromString(data)
+    if not event.HasField("summary") or event.step < step:
+        return True
+    return bool(event.step == step and event.wall_time <= written_until)
+
+
+def _replace(path: Path, records: list[bytes]) -> None:
+    temporary = path.with_name(_TEMPORARY)
+    with temporary.open("wb") as file:
+        writer = RecordWriter(file)
+        for data in records:
+            writer.write(data)
+    if temporary.stat().st_size == path.stat().st_size:
+        temporary.unlink()
+    else:
+        temporary.replace(path)

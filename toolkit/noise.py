@@ -1,0 +1,47 @@
+"""Messages of Lightning that nobody who types a command can act on, each with its reason."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
+    # Lightning's own use of torch: https://github.com/Lightning-AI/pytorch-lightning/issues/21283
+    (r".*LeafSpec.*", FutureWarning),
+    # Lightning's own use of jsonargparse, which announces its version 5.
+    (r"[\s\S]*was\s+deprecated\s+in\s+v4\.", DeprecationWarning),
+    (r"\s*By default only one JsonargparseDeprecationWarning", DeprecationWarning),
+    # A version folder is not empty when its run is continued, which was asked for.
+    (r"Checkpoint directory .* exists and is not empty", UserWarning),
+    # A new version folder starts from a checkpoint of another one, which was asked for.
+    (r"The dirpath has changed from ", UserWarning),
+    # With another interval, or none, the names of older files are all that is not restored.
+    (r"Be aware that when using `ckpt_path`.* \[\"RunCheckpoint\{[^}]*\}\"\]", UserWarning),
+)
+_INFOS = (
+    # Advertisements for packages that are not needed.
+    "💡 Tip: ",
+    # Nobody misses an accelerator that was not asked for.
+    "TPU available: False",
+    # Ctrl-C is answered by the command itself.
+    "\nDetected KeyboardInterrupt",
+)
+_LOGGER = "lightning.pytorch.utilities.rank_zero"
+
+
+@contextmanager
+def without_noise() -> Iterator[None]:
+    """Leave the messages above out while the body runs."""
+    logger = logging.getLogger(_LOGGER)
+    logger.addFilter(_is_news)
+    try:
+        with warnings.catch_warnings():
+            for message, category in _WARNINGS:
+                warnings.filterwarnings("ignore", message, category)
+            yield
+    finally:
+        logger.removeFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_INFOS)

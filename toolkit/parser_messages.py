@@ -1,0 +1,106 @@
+"""The one useful sentence in the nested messages of jsonargparse."""
+
+import re
+from typing import NamedTuple
+
+_KEY = re.compile(r'Parser key "([^"]+)":\s*')
+_CLASS = re.compile(r"Problem with given class_path '([^']+)':")
+_OPTION = re.compile(r"Option '([^']+)' is not accepted")
+_UNKNOWN_CLASS = re.compile(r"Expected a dot import path string: (.*)")
+_EXPECTED = re.compile(r"Expected an? (?P<what>.+?)(\. Got value: (?P<got>.*))?")
+_GIVEN = re.compile(r"Given value: (.*?)(\. Got value: .*)?$")
+_CALLABLE = re.compile(r"Type .* expects a function or a callable class: ")
+# Lines that frame a message, or tell of alternatives that were never meant.
+_FRAME = re.compile(
+    r"Does not validate against|Subtypes: |Errors:|Given value|Expected a <class 'NoneType'>"
+    r"|Not a valid subclass of|Subclass types expect|a class path \(str\)|a dict with"
+    r"|Expected a path but "
+)
+
+
+class _Leaf(NamedTuple):
+    """A sentence of the message, and the keys and class it stands under."""
+
+    indent: int
+    keys: tuple[str, ...]
+    class_path: str
+    text: str
+    line: int
+
+
+def shortened(message: str) -> str:
+    r"""Return the deepest useful sentence of a parser's message, with the full key in front.
+
+    Any other message comes back unchanged.
+
+    Example:
+        >>> shortened("Parser key \"trainer.max_steps\":\n  Expected a <class 'int'>. Got value: x")
+        'trainer.max_steps: expected int, got x'
+    """
+    if not (_KEY.search(message) or message.startswith("Does not validate against")):
+        return message
+    lines = message.splitlines()
+    leaves = _leaves(lines)
+    if not leaves:
+        return message
+    best = max(leaves, key=lambda leaf: len(leaf.keys))
+    alternatives = [leaf for leaf in leaves if leaf[:3] == best[:3]]
+    if all(_EXPECTED.fullmatch(leaf.text) for leaf in alternatives):
+        sentence = _unknown_class(alternatives) or _expectation(alternatives, lines)
+    else:
+        sentence = _reworded(best)
+    return ": ".join([*([".".join(best.keys)] if best.keys else []), sentence])
+
+
+def _leaves(lines: list[str]) -> list[_Leaf]:
+    leaves = []
+    above: list[tuple[int, str, str]] = []
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        body = re.sub(r"^(\s|- )*", "", line)
+        indent = len(line) - len(body)
+        above = [entry for entry in above if entry[0] < indent]
+        body = _CALLABLE.sub("", body)
+        if key := _KEY.match(body):
+            above.append((indent, key[1], ""))
+            body = body[key.end() :]
+        if class_path := _CLASS.fullmatch(body):
+            above.append((indent, "", class_path[1]))
+        elif body and not _FRAME.match(body):
+            keys = tuple(key for _, key, _ in above if key)
+            class_path_above = above[-1][2] if above else ""
+            leaves.append(_Leaf(indent, keys, class_path_above, body, number))
+    return leaves
+
+
+def _unknown_class(alternatives: list[_Leaf]) -> str | None:
+    """The sentence for a name that is no class, where nothing but classes was asked for."""
+    texts = {leaf.text for leaf in alternatives} - {"Expected a <class 'list'>"}
+    unknown = _UNKNOWN_CLASS.fullmatch(texts.pop()) if len(texts) == 1 else None
+    if unknown is None or not unknown[1].isidentifier():
+        return None
+    return f"no class named {unknown[1]}; give a full class_path for a class of your own"
+
+
+def _expectation(alternatives: list[_Leaf], lines: list[str]) -> str:
+    matches = [match for leaf in alternatives if (match := _EXPECTED.fullmatch(leaf.text))]
+    what = " or ".join(dict.fromkeys(_plain(match["what"]) for match in matches))
+    got = matches[0]["got"]
+    if got is None:
+        given = (_GIVEN.search(line) for line in lines[alternatives[0].line :])
+        got = next((match[1] for match in given if match), "something else")
+    return f"expected {what}, got {got}"
+
+
+def _plain(type_name: str) -> str:
+    if type_name.startswith("dot import path string"):
+        return "a class path"
+    return re.sub(r"<class '([^']+)'>|typing\.", lambda match: match[1] or "", type_name)
+
+
+def _reworded(leaf: _Leaf) -> str:
+    if option := _OPTION.match(leaf.text):
+        owner = f"{leaf.class_path} has no" if leaf.class_path else "there is no"
+        return f"{owner} argument {option[1]!r}"
+    return f"{leaf.class_path}: {leaf.text}" if leaf.class_path else leaf.text

@@ -1,0 +1,156 @@
+"""Where a run writes: its name, its version folders, and which of them can be continued."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path, PurePath
+from pickle import UnpicklingError
+from typing import Any
+
+import lightning as L
+import torch
+
+from toolkit.event_files import drop_after
+from toolkit.table import MeasurementTable
+
+CONFIG = "config.yaml"
+MEASUREMENTS = "measurements.csv"
+SUMMARY = "summary.json"
+LAST_CHECKPOINT = Path("checkpoints", "last.ckpt")
+SAVED_AT = "saved_at"
+
+
+def run_name(given: str | None, configs: Sequence[str], class_path: str | None) -> str:
+    """Return the run's name: the one given, else the last config file's, else the model's.
+
+    Args:
+        given: Value of ``--run``.
+        configs: Paths of the configuration files, in the order of the command line.
+        class_path: Class of the model.
+
+    Raises:
+        ValueError: If the name cannot be a folder below another one, or there is nothing to
+            name the run after.
+    """
+    if given is None and configs:
+        given = PurePath(configs[-1]).stem
+    if given is None and class_path:
+        given = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_path.rpartition(".")[2]).lower()
+    parts = PurePath(given or "").parts
+    if not parts or ".." in parts or PurePath(*parts).is_absolute():
+        raise ValueError(f"run: expected the name of a folder, got {given!r}; give --run NAME")
+    return str(PurePath(*parts))
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, which holds one folder per version.
+
+    Attributes:
+        root: Folder of all runs.
+        name: Name of the run.
+    """
+
+    root: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """The run's own folder."""
+        return self.root / self.name
+
+    def version_folder(self, version: int) -> Path:
+        """Return the folder of a version."""
+        return self.path / f"version_{version}"
+
+    def versions(self) -> list[int]:
+        """Return the versions that exist, in rising order."""
+        names = (folder.name for folder in self.path.glob("version_*") if folder.is_dir())
+        numbers = (name.removeprefix("version_") for name in names)
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def next_version(self) -> int:
+        """Return the version of a new run."""
+        return max(self.versions(), default=-1) + 1
+
+    def unfinished(self) -> int | None:
+        """Return the newest version that has a last checkpoint and no summary."""
+        return max(
+            (v for v in self._with_checkpoint() if not (self.version_folder(v) / SUMMARY).exists()),
+            default=None,
+        )
+
+    def version_to_continue(self) -> int:
+        """Return the version that ``fit --ckpt_path last`` continues.
+
+        Raises:
+            ValueError: If none is unfinished.
+        """
+        version = self.unfinished()
+        if version is None:
+            raise ValueError(
+                f"ckpt_path: expected an unfinished run in {self.path}, found none; "
+                "leave it out to start a new one"
+            )
+        return version
+
+    def newest_checkpoint(self) -> Path:
+        """Return the last checkpoint of the newest version that has one.
+
+        Raises:
+            ValueError: If none has.
+        """
+        version = max(self._with_checkpoint(), default=None)
+        if version is None:
+            raise ValueError(f"ckpt_path: expected a run with a checkpoint in {self.path}")
+        return self.version_folder(version) / LAST_CHECKPOINT
+
+    def _with_checkpoint(self) -> list[int]:
+        return [v for v in self.versions() if (self.version_folder(v) / LAST_CHECKPOINT).is_file()]
+
+
+def log_folder(trainer: L.Trainer) -> Path:
+    """Return the folder that the trainer's first file logger writes to.
+
+    Without one, it is where Lightning keeps the checkpoints.
+    """
+    for logger in trainer.loggers:
+        if logger.log_dir is not None:
+            return Path(logger.log_dir)
+    for logger in trainer.loggers:
+        if logger.save_dir is not None:
+            return Path(logger.save_dir, str(logger.name), str(logger.version))
+    return Path(trainer.default_root_dir)
+
+
+def rewind(version_folder: Path) -> int:
+    """Drop what a killed run measured beyond its last checkpoint; return that checkpoint's step.
+
+    Raises:
+        ValueError: If the checkpoint cannot be read without running code from it.
+    """
+    checkpoint = read_checkpoint(version_folder / LAST_CHECKPOINT)
+    step = int(checkpoint["global_step"])
+    if (version_folder / MEASUREMENTS).exists():
+        MeasurementTable(version_folder / MEASUREMENTS).drop_after(step)
+    drop_after(version_folder, step, written_until=checkpoint.get(SAVED_AT, inf))
+    return step
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return a checkpoint of plain types and tensors; the tensors stay on disk until used.
+
+    Raises:
+        ValueError: If the file is no such checkpoint.
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except (OSError, RuntimeError, ValueError, UnpicklingError) as error:
+        raise ValueError(
+            f"ckpt_path: expected a checkpoint of tensors and plain types, got {path}; "
+            "--weights_only=false loads any other kind and runs the code in it"
+        ) from error
+    if not isinstance(checkpoint, dict) or "global_step" not in checkpoint:
+        raise ValueError(f"ckpt_path: expected a checkpoint of a Lightning run, got {path}")
+    return checkpoint

@@ -1,0 +1,234 @@
+"""LightningCLI with the toolkit's run folders, one-line errors and calm output."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from jsonargparse import Namespace
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.callbacks import Callback, ProgressBar
+from lightning.pytorch.cli import (
+    ArgsType,
+    LightningArgumentParser,
+    LightningCLI,
+)
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from typing_extensions import override
+
+from toolkit.checkpointing import RunCheckpoint
+from toolkit.diagnostics import HeldStderr
+from toolkit.noise import without_noise
+from toolkit.progress import FirstStep, RunProgressBar
+from toolkit.run_config import NamedConfigFile, SaveRunConfig
+from toolkit.run_folder import (
+    LAST_CHECKPOINT,
+    SUMMARY,
+    RunFolder,
+    log_folder,
+    read_checkpoint,
+    rewind,
+    run_name,
+)
+from toolkit.summary import collect
+
+DEFAULT_ROOT = "checkpoints"
+_SECONDS_BETWEEN_FLUSHES = 5
+# What Lightning itself understands beside the path of a file.
+_LIGHTNING_PATH = re.compile(r"best$|hpc$|registry\b|\w+://")
+
+
+def run(args: list[str], held: HeldStderr) -> None:
+    """Run ``fit``, ``validate``, ``test`` or ``predict``.
+
+    Args:
+        args: The command and its options.
+        held: Standard error, told when the first step begins.
+    """
+    with without_noise():
+        try:
+            TrainerCLI(args, held)
+        except SIGTERMException:
+            # Its own code is 0, as if the run had come to its end.
+            sys.exit(128 + signal.SIGTERM)
+
+
+class TrainerCLI(LightningCLI):
+    """The commands that run a Lightning Trainer.
+
+    The hyper-parameters of a checkpoint count only where no model is given: a model on the
+    command line or in a configuration is taken as it stands, so that a changed learning rate is
+    honoured when a run is continued.
+
+    Args:
+        args: The command and its options.
+        held: Standard error, told when the first step begins.
+    """
+
+    def __init__(self, args: list[str], held: HeldStderr) -> None:
+        self._command = args[0]
+        self._folder = RunFolder(Path(DEFAULT_ROOT), "")
+        self._continued: int | None = None
+        catchable: dict[str, Any] = {"exit_on_error": False}
+        super().__init__(
+            save_config_callback=SaveRunConfig,
+            trainer_defaults={"callbacks": [FirstStep(held)]},
+            seed_everything_default=0,
+            parser_kwargs={
+                "prog": "python -m toolkit",
+                **catchable,
+                self._command: dict(catchable),
+            },
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            args=args,
+            auto_configure_optimizers=False,
+        )
+
+    @override
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        """Return the one that runs: parsers of the others take long to build."""
+        return {self._command: LightningCLI.subcommands()[self._command]}
+
+    @override
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add trainer, model and data; the model may come from a checkpoint."""
+        parser.add_lightning_class_args(self.trainer_class, "trainer")
+        parser.set_defaults({"trainer.enable_model_summary": False})
+        for name, base in (("model", L.LightningModule), ("data", L.LightningDataModule)):
+            parser.add_lightning_class_args(base, name, subclass_mode=True, required=False)
+
+    @override
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the name of the run and its checkpoint."""
+        parser.add_argument(
+            "--run",
+            type=str | None,
+            default=None,
+            help="Name of the run's folder in trainer.default_root_dir, by default in "
+            "checkpoints/; without it, the last config file or the model gives the name.",
+        )
+        parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
+
+    @override
+    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+        """Make a parser whose ``-c`` and ``--config`` name a file that they cannot read."""
+        parser = LightningArgumentParser(dump_header=[f"lightning=={L.__version__}"], **kwargs)
+        parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
+        return parser
+
+    @override
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse; that Python has arguments of its own does not matter."""
+        self.config = parser.parse_args(args)  # type: ignore[arg-type]
+
+    @rank_zero_only
+    def before_fit(self) -> None:
+        """Cut back what is continued, or name what could be."""
+        if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        if self._continued is not None:
+            rewind(self._folder.version_folder(self._continued))
+        elif (version := self._folder.unfinished()) is not None:
+            sys.stdout.write(
+                f"{self._folder.version_folder(version)} is unfinished: "
+                "--ckpt_path last continues it\n"
+            )
+
+    @rank_zero_only
+    def after_fit(self) -> None:
+        """Print the table and what to type next; the summary file says that the run is finished."""
+        trainer = self.trainer
+        if not trainer.state.finished:
+            return
+        summary = collect(trainer.callbacks)  # type: ignore[attr-defined]
+        summary.print()
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                sys.stdout.write(f"tensorboard --logdir {logger.root_dir}\n")
+        summary.write(log_folder(trainer) / SUMMARY)
+
+    @property
+    def _settings(self) -> Namespace:
+        """The configuration of the command that runs."""
+        settings: Namespace = self.config[self.config.subcommand]
+        return settings
+
+    @override
+    def _parse_ckpt_path(self) -> None:
+        """Settle the model, the run's name and the checkpoint before anything is built."""
+        continues = self._settings.ckpt_path == "last"
+        if not continues:
+            self._settle_model()
+        settings = self._settings
+        configs = [os.fspath(path) for path in settings.get("config") or [] if path is not None]
+        class_path = settings.model.class_path if settings.model else None
+        settings.run = run_name(settings.run, configs, class_path)
+        root = settings.trainer.default_root_dir or DEFAULT_ROOT
+        self._folder = RunFolder(Path(root), settings.run)
+        if continues:
+            settings.ckpt_path = str(self._last_checkpoint())
+            self._settle_model()
+
+    def _settle_model(self) -> None:
+        """Check the checkpoint, and take its model if none is given."""
+        settings = self._settings
+        if settings.ckpt_path is not None:
+            # Unless told otherwise, nothing in a checkpoint is run as code.
+            settings.weights_only = settings.weights_only is not False
+            path = Path(settings.ckpt_path)
+            if path.is_file() and settings.weights_only:
+                hyper_parameters = read_checkpoint(path).get("hyper_parameters", {})
+                if settings.model is None and "_class_path" in hyper_parameters:
+                    super()._parse_ckpt_path()
+            elif not (path.exists() or _LIGHTNING_PATH.match(settings.ckpt_path)):
+                raise ValueError(f"ckpt_path: expected an existing file or 'last', got {path}")
+        if self._settings.model is None:
+            raise ValueError("model: expected a class, got none; give --model NAME")
+
+    def _last_checkpoint(self) -> Path:
+        """Return what ``--ckpt_path last`` means; ``fit`` continues in that checkpoint's folder."""
+        if self._command != "fit":
+            return self._folder.newest_checkpoint()
+        if self._settings.trainer.logger not in (None, True, False):
+            raise ValueError(
+                "ckpt_path: 'last' is known for the default logger alone; give the file's path"
+            )
+        self._continued = self._folder.version_to_continue()
+        return self._folder.version_folder(self._continued) / LAST_CHECKPOINT
+
+    @override
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
+        """Add the logger, the checkpoint and the bar, each unless told otherwise."""
+        bare = config["barebones"]
+        # Lightning's own checkpoint is saved at the end of a fast_dev_run, too.
+        if bare or config["fast_dev_run"] or config["enable_checkpointing"] is False:
+            callbacks = [c for c in callbacks if not isinstance(c, RunCheckpoint)]
+        given = config["callbacks"] or []
+        given = given if isinstance(given, list) else [given]
+        has_bar = any(isinstance(callback, ProgressBar) for callback in given)
+        if not (bare or has_bar or config["enable_progress_bar"] is False):
+            callbacks = [*callbacks, RunProgressBar()]
+        if bare or config["logger"] is False:
+            version = self._continued
+            version = self._folder.next_version() if version is None else version
+            config["default_root_dir"] = str(self._folder.version_folder(version))
+        elif config["logger"] in (None, True):
+            config["logger"] = self._logger()
+        return super()._instantiate_trainer(config, callbacks)
+
+    def _logger(self) -> Logger:
+        return TensorBoardLogger(
+            self._folder.root,
+            name=self._folder.name,
+            version=self._continued,
+            # It would be written at step 0 again when the run is continued.
+            default_hp_metric=False,
+            flush_secs=_SECONDS_BETWEEN_FLUSHES,
+        )
