@@ -21,11 +21,13 @@ from toolkit.models import SuperpositionAutoencoder
 WIDTHS = [10, 15, 25, 39, 63, 100]
 
 
-def run(exponent: float, decay: float, *, steps: int, seed: int) -> dict[str, object]:
+def run(
+    exponent: float, decay: float, *, widths: list[int], steps: int, seed: int
+) -> dict[str, object]:
     """Train one run and return its held-out losses, summed over features, and their fit."""
     L.seed_everything(seed, verbose=False)
     data = SparseFeatures(1000, PowerFrequencies(exponent), batch_size=2048)
-    model = SuperpositionAutoencoder(1000, WIDTHS, weight_decay=decay)
+    model = SuperpositionAutoencoder(1000, widths, weight_decay=decay)
     trainer = L.Trainer(
         accelerator="cpu",
         max_steps=steps,
@@ -39,10 +41,12 @@ def run(exponent: float, decay: float, *, steps: int, seed: int) -> dict[str, ob
     trainer.fit(model, data)
     with torch.no_grad():
         losses = torch.stack([model.losses(batch) for batch in data.held_out()]).mean(dim=0)
-    fit = fit_power_law(torch.tensor(WIDTHS), losses)
-    slopes = local_slopes(torch.tensor(WIDTHS), losses)
+    fit = fit_power_law(torch.tensor(widths), losses)
+    slopes = local_slopes(torch.tensor(widths), losses)
     return {
         "exponent": exponent,
+        "seed": seed,
+        "widths": widths,
         "decay": decay,
         "losses": [round(loss, 5) for loss in losses.tolist()],
         "represented": [round(float(represented_fraction(w)), 4) for w in model.weights],
@@ -58,16 +62,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--exponents", type=float, nargs="+", default=[1.0])
     parser.add_argument("--decays", type=float, nargs="+", default=[-1.0])
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
     for exponent in options.exponents:
         for decay in options.decays:
-            result = run(exponent, decay, steps=options.steps, seed=options.seed)
-            print(json.dumps(result), flush=True)
+            for seed in options.seeds:
+                result = run(exponent, decay, widths=options.widths, steps=options.steps, seed=seed)
+                print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
