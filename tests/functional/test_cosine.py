@@ -82,8 +82,8 @@ def test_moments_do_not_depend_on_the_chunks(name: str, chunk_size: int) -> None
     whole = cosine_moments(INPUTS[name])
     chunked = cosine_moments(INPUTS[name], chunk_size=chunk_size)
     assert chunked.mean == pytest.approx(whole.mean, abs=1e-9)
-    # Squares of float32 products add up to a few 1e-9.
-    assert chunked.std == pytest.approx(whole.std, abs=5e-9 if "float32" in name else 1e-12)
+    # Sums of float32 products differ by a few 1e-9.
+    assert chunked.std == pytest.approx(whole.std, abs=1e-8 if "float32" in name else 1e-12)
     assert chunked[2:] == whole[2:]
 
 

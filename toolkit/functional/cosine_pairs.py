@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
 
 from toolkit.functional._checks import finite_real, integer_at_least
-from toolkit.functional.cosine import CHUNK_SIZE, pair_moments, require_pairs, unit_chunks
+from toolkit.functional.cosine import pair_moments, require_pairs, unit_chunks
 
+# A block of similarities that stays in the cache.
+CHUNK_SIZE = 512
 # Below this, a regression on two statistics has no residual to take an error from.
 MIN_SAMPLED = 8
 
@@ -199,7 +201,7 @@ def _regression_estimate(
     vectors: Real[Tensor, "v d"], sample: Real[Tensor, "m d"], chunk_size: int
 ) -> tuple[float, float]:
     """Regression estimate of the mean |cos| and its standard error."""
-    moments = pair_moments(vectors, chunk_size=chunk_size)
+    moments = pair_moments(vectors)
     num_rows, num_sampled = len(vectors) - moments.num_dropped, len(sample)
     sums = torch.cat(
         [

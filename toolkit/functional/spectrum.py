@@ -150,7 +150,7 @@ def mean_cosine(features: Tensor) -> MeanCosine:
     sums = [unit_sums(rows) for rows in layers]
     shape = features.shape[:-2]
     values = torch.stack([mean_from_sums(total, square, num) for num, total, square in sums])
-    dropped = torch.tensor([layers.shape[1] - num for num, *_ in sums])
+    dropped = torch.tensor([layers.shape[1] - num for num, *_ in sums], device=values.device)
     return MeanCosine(values.reshape(shape), dropped.reshape(shape))
 
 
