@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
@@ -108,9 +109,10 @@ class MeasurementCallback(Callback, ABC):
         """Last entry of `history`, values by tag; empty before the first or after a failed one."""
         return self.history[max(self.history)] if self.history else {}
 
-    @property
+    @cached_property
     def state_key(self) -> str:
         """Name of this instance's state: instances with other arguments have another."""
+        # Lightning asks for it at every hook of every batch.
         return self._generate_state_key(schedule=self.schedule, **self.arguments())
 
     def state_dict(self) -> dict[str, Any]:
