@@ -18,7 +18,7 @@ from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelP
 from matplotlib.figure import Figure
 from torch.utils.data import DataLoader, IterableDataset
 
-from callbacks import MeasurementCallback, Moment, Point
+from callbacks import MeasurementCallback, Moment, Point, ScalingLaw
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from toolkit.table import read_measurements
@@ -141,6 +141,17 @@ def test_several_epochs_and_their_validation_add_nothing() -> None:
     trainer = toy_trainer(callback, max_steps=-1, max_epochs=3)
     trainer.fit(toy_model(), toy_data(steps_per_epoch=3))
     assert callback.steps == [0, 2, 9]
+
+
+def test_other_stages_are_neither_measured_nor_refused() -> None:
+    callback = WeightNorm(on_error="raise", fail_at=(0,))
+    toy_trainer(callback).test(toy_model(), toy_data(), verbose=False)
+    law = ScalingLaw()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not have many workers")
+        toy_trainer(law).test(BoringModel(), verbose=False)
+    assert callback.steps == []
+    assert law.history == {}
 
 
 class Endless(IterableDataset[torch.Tensor]):
