@@ -94,7 +94,7 @@ PROBLEMS: dict[str, Callable[[], Data]] = {
 }
 
 
-@pytest.mark.parametrize("l2", [0.3, 0.01, 0.001])
+@pytest.mark.parametrize("l2", [0.1, 0.001])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_probe_finds_what_scikit_learn_finds(name: str, l2: float) -> None:
     data = PROBLEMS[name]()
@@ -128,15 +128,18 @@ def test_float64_agrees_to_many_digits(name: str) -> None:
     torch.testing.assert_close(probe.weight.diff(dim=0), theirs, rtol=0, atol=1e-5)
 
 
-def test_two_points_have_a_closed_form() -> None:
-    """Scores (-a x, a x) at x = -1 and 1: the slope of the objective is 2 l2 a - 2 / (1 + e^2a)."""
-    features = torch.tensor([[4.0], [10.0]])
-    probe = fit_linear_probe(features, torch.tensor([0, 1]), l2=1 / (1 + math.e**2), tol=1e-12)
-    assert probe.weight.tolist() == [
-        pytest.approx([-1.0], abs=1e-5),
-        pytest.approx([1.0], abs=1e-5),
-    ]
-    assert probe.bias.tolist() == pytest.approx(2 * [math.log(0.5)], abs=1e-6)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-9)], ids=str
+)
+def test_two_points_have_a_closed_form(dtype: torch.dtype, tolerance: float) -> None:
+    """Scores (-a x, a x) at x = -1 and 1: half the objective's slope is l2 a - 1 / (1 + e^2a).
+
+    float32 cannot reach the tolerance asked for: going on must not lead away.
+    """
+    features, l2 = torch.tensor([[4.0], [10.0]], dtype=dtype), 1 / (1 + math.e**2)
+    probe = fit_linear_probe(features, torch.tensor([0, 1]), l2=l2, tol=1e-20, max_iter=100)
+    assert probe.weight[:, 0].tolist() == pytest.approx([-1.0, 1.0], abs=tolerance)
+    assert probe.bias.tolist() == pytest.approx(2 * [math.log(0.5)], abs=tolerance)
     assert (probe.mean.tolist(), probe.scale.tolist()) == ([7.0], [3.0])
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 # Measured: more pairs, a larger sketch, more of its rows or other weights of the complement cost
 # at least as much time as they save.
-NUM_PAIRS, SKETCH_RANK, SKETCH_ROWS, COMPLEMENT_WEIGHT = 6, 64, 1000, 4.0
+NUM_PAIRS, SKETCH_RANK, SKETCH_ROWS, COMPLEMENT_WEIGHT = 6, 64, 1000, 3.0
 SLOPE_RATIO, MAX_TRIALS = 0.3, 20
 # Keeps divisions finite where every row is certain.
-MIN_CURVATURE = 1e-8
+MIN_CURVATURE = 1e-6
 
 
 class Design(NamedTuple):
@@ -65,6 +65,13 @@ class _Pair(NamedTuple):
     inverse: Float[Tensor, "k 1 1"]
 
 
+class _Curvature(NamedTuple):
+    """Eigenpairs of the loss's mean Hessian in the class scores."""
+
+    axes: Float[Tensor, "k c c"]
+    scales: Float[Tensor, "k c 1"]
+
+
 class _Sketch(NamedTuple):
     """Leading eigenvectors and eigenvalues of the features' covariance; one value for the rest."""
 
@@ -88,22 +95,26 @@ def minimise(
     """
     sketch = _covariance_sketch(design.features)
     state = _first_state(design, l2, start)
-    minimum = Minimum(start.clone(), torch.empty_like(l2), torch.zeros_like(l2, dtype=torch.int64))
+    minimum = Minimum(start.clone(), torch.full_like(l2, torch.inf), torch.zeros_like(l2).long())
     running = torch.arange(len(l2), device=l2.device)
     pairs: deque[_Pair] = deque(maxlen=NUM_PAIRS)
     for num_iter in range(max_iter + 1):
-        curvature = _curvature(state.probabilities)
+        curvature = _class_curvature(state.probabilities)
         gap = _gap(state, curvature)
-        minimum.weight[running], minimum.gap[running] = state.weight, gap
+        # Below the rounding of the gradient, later is not better.
+        better = gap < minimum.gap[running]
+        minimum.weight[running[better]] = state.weight[better]
+        minimum.gap[running[better]] = gap[better]
         minimum.num_iter[running] = num_iter
         unfinished = gap > tol
         if num_iter == max_iter or not unfinished.any():
             break
         if not unfinished.all():
-            running, curvature = running[unfinished], curvature[unfinished]
+            running = running[unfinished]
+            curvature = _Curvature(*(value[unfinished] for value in curvature))
             state = _State(*(value[unfinished] for value in state))
             pairs = deque((_Pair(*(v[unfinished] for v in p)) for p in pairs), NUM_PAIRS)
-        direction = _quasi_newton_direction(state, pairs, sketch, curvature.mean(1, keepdim=True))
+        direction = _quasi_newton_direction(state, pairs, sketch, curvature)
         state, pair = _advance(design, state, direction)
         pairs.append(pair)
     return minimum
@@ -133,16 +144,22 @@ def _gradient(
     return fit.view_as(penalised).add_(penalised)
 
 
-def _curvature(probabilities: Float[Tensor, "k c n"]) -> Float[Tensor, "k c 1"]:
-    """Mean of p (1 - p): what turns the features' covariance into a Hessian."""
-    spread = probabilities * (1 - probabilities)
-    return spread.mean(2, keepdim=True).clamp_(min=MIN_CURVATURE)
+def _class_curvature(probabilities: Float[Tensor, "k c n"]) -> _Curvature:
+    """Eigenpairs of the mean of diag(p) - p p^T."""
+    num_classes, num_rows = probabilities.shape[1:]
+    mean = probabilities.mean(2)
+    hessian = torch.diag_embed(mean) - probabilities @ probabilities.mT / num_rows
+    # A constant added to all scores of a row changes nothing; with a curvature of 0, rounding
+    # would send the biases along it. It is given the mean of the others.
+    hessian += hessian.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] / (num_classes - 1)
+    scales, axes = torch.linalg.eigh(hessian)
+    return _Curvature(axes, scales.clamp_(min=MIN_CURVATURE)[..., None])
 
 
-def _gap(state: _State, curvature: Float[Tensor, "k c 1"]) -> Float[Tensor, " k"]:
-    """Squared gradient over twice the convexity."""
-    convexity = torch.where(state.penalty > 0, state.penalty, curvature)
-    return (state.gradient.square() / (2 * convexity)).sum((1, 2))
+def _gap(state: _State, curvature: _Curvature) -> Float[Tensor, " k"]:
+    """Squared gradient over twice the convexity, which is the penalty, or the bias's curvature."""
+    convexity = torch.where(state.penalty > 0, state.penalty, curvature.scales)
+    return ((curvature.axes.mT @ state.gradient).square() / (2 * convexity)).sum((1, 2))
 
 
 def _covariance_sketch(features: Float[Tensor, "n d"]) -> _Sketch:
@@ -162,7 +179,7 @@ def _covariance_sketch(features: Float[Tensor, "n d"]) -> _Sketch:
     variances, rotation = torch.linalg.eigh((projected @ projected.T).double() / len(rows))
     variances = variances.clamp_(min=0).to(rows)
     # Class means lie along leading directions, where fitted classes leave the least curvature:
-    # relative to them the rest weighs more than its variance. Variances are 1 on average.
+    # next to them the rest weighs more than its variance. Variances are 1 on average.
     complement = torch.full_like(rows[0], max(COMPLEMENT_WEIGHT * float(variances[0]), 0.01))
     complement[-1] = 1
     return _Sketch(basis @ rotation.to(rows), variances, complement)
@@ -172,12 +189,13 @@ def _precondition(
     sketch: _Sketch,
     vector: Float[Tensor, "k c d"],
     penalty: Float[Tensor, "k 1 d"],
-    curvature: Float[Tensor, "k 1 1"],
+    curvature: _Curvature,
 ) -> Float[Tensor, "k c d"]:
-    """Multiply by the inverse of curvature * covariance + penalty."""
-    rest = 1 / (curvature * sketch.complement + penalty)
-    leading = 1 / (curvature * sketch.variances + penalty[..., :1]) - rest[..., :1]
-    return rest * vector + ((vector @ sketch.basis) * leading) @ sketch.basis.T
+    """Multiply by the inverse of curvature (Kronecker) covariance + penalty."""
+    vector = curvature.axes.mT @ vector
+    rest = 1 / (curvature.scales * sketch.complement + penalty)
+    leading = 1 / (curvature.scales * sketch.variances + penalty[..., :1]) - rest[..., :1]
+    return curvature.axes @ (rest * vector + ((vector @ sketch.basis) * leading) @ sketch.basis.T)
 
 
 def _dot(a: Float[Tensor, "k c d"], b: Float[Tensor, "k c d"]) -> Float[Tensor, "k 1 1"]:
@@ -186,7 +204,7 @@ def _dot(a: Float[Tensor, "k c d"], b: Float[Tensor, "k c d"]) -> Float[Tensor, 
 
 
 def _quasi_newton_direction(
-    state: _State, pairs: deque[_Pair], sketch: _Sketch, curvature: Float[Tensor, "k 1 1"]
+    state: _State, pairs: deque[_Pair], sketch: _Sketch, curvature: _Curvature
 ) -> Float[Tensor, "k c d"]:
     """Two-loop recursion of L-BFGS (Nocedal and Wright, algorithm 7.4), preconditioned."""
     vector, weights = -state.gradient, []
