@@ -4,8 +4,8 @@ The features imitate one layer's hidden states: a power-law spectrum in a random
 scales and means, one outlier coordinate, four classes. Both sides see the same float32 features
 and one thread; each ratio is the median over interleaved rounds. The baseline keeps scikit-learn's
 default tolerance unless its loss is then more than 1e-4 above the minimum, in which case it gets
-the next smaller power of ten. "Exact" is a float64 fit with a tolerance of 1e-9. Where the penalty is
-chosen, the two sides hold out different rows.
+the next smaller power of ten. "Exact" is a float64 fit with a tolerance of 1e-9. Where the penalty
+is chosen, the two sides hold out different rows.
 
     python benchmarks/probe.py
 """
