@@ -322,14 +322,21 @@ def test_a_failure_of_the_first_step_shows_everything(
     assert err.endswith("ValueError: fail_in: expected another place, got training_step\n")
 
 
-def test_ctrl_c_is_quiet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("by", "code", "said"), [("interrupt", 130, "interrupted\n"), ("terminate", 143, "")]
+)
+def test_a_signal_ends_the_run_quietly(
+    tmp_path: Path, by: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     ending = ["--trainer.callbacks=tests.tiny_run.EndAt", "--trainer.callbacks.step=12"]
-    assert fit(tmp_path, *TINY, *EVERY_10, *ending, "--trainer.callbacks.by=interrupt") == 130
+    assert fit(tmp_path, *TINY, *EVERY_10, *ending, f"--trainer.callbacks.by={by}") == code
     err = capsys.readouterr().err
-    assert err.endswith("interrupted\n")
     assert "Traceback" not in err
     assert "KeyboardInterrupt" not in err
-    assert not (tmp_path / "tiny_model" / "version_0" / "summary.json").exists()
+    assert err.endswith(said)
+    version = tmp_path / "tiny_model" / "version_0"
+    assert last_checkpoint(version)["global_step"] == 10
+    assert not (version / "summary.json").exists()
 
 
 def test_callbacks_of_somebody_else_are_noticed(tmp_path: Path) -> None:
@@ -594,6 +601,7 @@ def test_a_continued_run_that_was_at_its_end_is_finished(tmp_path: Path) -> None
     assert fit(tmp_path, *TOY, "--trainer.max_steps=12", "--ckpt_path=last") == 0
     assert (version / "summary.json").read_text() == summary
     assert read_measurements(version / "measurements.csv") == rows
+    assert [path.name for path in version.glob("config*")] == ["config.yaml"]
 
 
 # Other commands
@@ -646,7 +654,9 @@ def test_a_run_is_calm(tmp_path: Path) -> None:
     assert done.returncode == 0
     *_, last = done.stdout.splitlines()
     assert last == "tensorboard --logdir checkpoints/toy"
+    assert "Training" in done.stdout
     assert "5/5" in done.stdout
+    assert "v_num" not in done.stdout
     assert done.stderr.splitlines() == [
         "Seed set to 0",
         done.stderr.splitlines()[1],

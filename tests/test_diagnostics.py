@@ -9,14 +9,14 @@ import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from toolkit.diagnostics import HeldStderr, one_line, run_quietly
 
 LOGGER = logging.getLogger("tests.diagnostics")
-Command = Callable[[HeldStderr], None]
+Command = Callable[[HeldStderr], int]
 
 
 class Terminal(io.StringIO):
@@ -38,29 +38,34 @@ def handler_on_stderr() -> Iterator[logging.StreamHandler[Any]]:
 def talkative(end: Command) -> Command:
     """A command that writes to standard error, and then ends like ``end``."""
 
-    def command(held: HeldStderr) -> None:
+    def command(held: HeldStderr) -> int:
         print("printed", file=sys.stderr)
         LOGGER.error("logged")
-        end(held)
+        return end(held)
 
     return command
 
 
-def fail(held: HeldStderr) -> None:
+def succeed(held: HeldStderr) -> int:
+    return 0
+
+
+def fail(held: HeldStderr) -> NoReturn:
     raise ValueError("width: expected at least 1, got 0")
 
 
-def start_and_fail(held: HeldStderr) -> None:
+def start_and_fail(held: HeldStderr) -> NoReturn:
     held.start()
     fail(held)
 
 
-def lightning_interrupted(held: HeldStderr) -> None:
+def lightning_interrupted(held: HeldStderr) -> int:
     try:
         signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(1)
+    return 0
 
 
 def test_an_early_failure_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,22 +93,23 @@ def test_debug_shows_everything_of_an_early_failure(capsys: pytest.CaptureFixtur
 
 def test_success_shows_what_was_kept(capsys: pytest.CaptureFixture[str]) -> None:
     with handler_on_stderr():
-        assert run_quietly(talkative(lambda held: None), debug=False) == 0
+        assert run_quietly(talkative(succeed), debug=False) == 0
     assert capsys.readouterr().err.startswith("printed\nlogged\n")
 
 
 def test_nothing_is_kept_once_started(capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
 
-    def command(held: HeldStderr) -> None:
+    def command(held: HeldStderr) -> int:
         print("before", file=sys.stderr)
         seen.append(capsys.readouterr().err)
         held.start()
         seen.append(capsys.readouterr().err)
         print("after", file=sys.stderr)
         seen.append(capsys.readouterr().err)
+        return 5
 
-    assert run_quietly(command, debug=False) == 0
+    assert run_quietly(command, debug=False) == 5
     assert seen == ["", "before\n", "after\n"]
 
 
@@ -112,10 +118,11 @@ def test_standard_error_and_its_handlers_come_back() -> None:
     with handler_on_stderr() as earlier, contextlib.ExitStack() as stack:
         inside = []
 
-        def command(held: HeldStderr) -> None:
+        def command(held: HeldStderr) -> int:
             later = stack.enter_context(handler_on_stderr())
             assert earlier.stream is later.stream is held
             inside.append(later)
+            return 0
 
         assert run_quietly(command, debug=False) == 0
         assert sys.stderr is earlier.stream is inside[0].stream is before
@@ -123,7 +130,7 @@ def test_standard_error_and_its_handlers_come_back() -> None:
 
 @pytest.mark.parametrize("started", [False, True])
 def test_ctrl_c_is_quiet(started: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    def command(held: HeldStderr) -> None:
+    def command(held: HeldStderr) -> int:
         if started:
             held.start()
         raise KeyboardInterrupt

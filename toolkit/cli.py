@@ -7,17 +7,19 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from toolkit import __version__
 from toolkit.diagnostics import HeldStderr, run_quietly
 
-_TRAINER_COMMANDS = {
-    "fit": "train a model and measure it while it trains",
-    "validate": "measure a checkpoint on the held-out data",
-    "test": "evaluate a checkpoint on the test data",
-    "predict": "run a checkpoint on the test data",
-}
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.IGNORECASE)
+
+
+class _Command(NamedTuple):
+    """A command: what ``--help`` says about it, and what runs it and returns the exit code."""
+
+    summary: str
+    run: Callable[[list[str], HeldStderr], int]
 
 
 def main(args: list[str] | None = None) -> int:
@@ -38,7 +40,9 @@ def main(args: list[str] | None = None) -> int:
     if args[:1] == ["--version"]:
         sys.stdout.write(f"{__version__}\n")
         return 0
-    return run_quietly(lambda held: _command(args)(join_negative_numbers(args), held), debug=debug)
+    return run_quietly(
+        lambda held: _command(args).run(join_negative_numbers(args), held), debug=debug
+    )
 
 
 def join_negative_numbers(args: list[str]) -> list[str]:
@@ -53,23 +57,24 @@ def join_negative_numbers(args: list[str]) -> list[str]:
     return joined
 
 
-def _command(args: list[str]) -> Callable[[list[str], HeldStderr], None]:
-    known = list(_TRAINER_COMMANDS)
+def _command(args: list[str]) -> _Command:
+    known = ", ".join(_COMMANDS)
     if not args:
-        raise ValueError(f"command: expected one of {', '.join(known)}, got none; see --help")
-    if args[0] in _TRAINER_COMMANDS:
-        return _run_trainer
-    close = difflib.get_close_matches(args[0], known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "see --help"
-    raise ValueError(f"command: expected one of {', '.join(known)}, got {args[0]!r}; {hint}")
+        raise ValueError(f"command: expected one of {known}, got none; see --help")
+    if args[0] not in _COMMANDS:
+        close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "see --help"
+        raise ValueError(f"command: expected one of {known}, got {args[0]!r}; {hint}")
+    return _COMMANDS[args[0]]
 
 
-def _run_trainer(args: list[str], held: HeldStderr) -> None:
+def _run_trainer(args: list[str], held: HeldStderr) -> int:
     _check_callbacks_are_ours()
     # Importing them is what makes their short names known.
     for package in ("callbacks", "toolkit.data", "toolkit.models"):
         importlib.import_module(package)
     importlib.import_module("toolkit.trainer_cli").run(args, held)
+    return 0
 
 
 def _check_callbacks_are_ours() -> None:
@@ -84,14 +89,22 @@ def _check_callbacks_are_ours() -> None:
 
 
 def _help() -> str:
-    width = max(len(name) for name in _TRAINER_COMMANDS)
-    commands = "\n".join(f"  {name:{width}}  {text}" for name, text in _TRAINER_COMMANDS.items())
+    width = max(map(len, _COMMANDS))
+    commands = "".join(f"  {name:{width}}  {text}\n" for name, (text, _) in _COMMANDS.items())
     return (
         "usage: python -m toolkit COMMAND [options]\n\n"
         "Train toy superposition models and measure the representation geometry of language "
-        f"models.\n\ncommands:\n{commands}\n\n"
+        f"models.\n\ncommands:\n{commands}\n"
         "options:\n"
         "  -h, --help  show this message; after a command, its options\n"
         "  --version   show the version\n"
         "  --debug     show tracebacks and every message from the start\n"
     )
+
+
+_COMMANDS = {
+    "fit": _Command("train a model and measure it while it trains", _run_trainer),
+    "validate": _Command("measure a checkpoint on the held-out data", _run_trainer),
+    "test": _Command("evaluate a checkpoint on the test data", _run_trainer),
+    "predict": _Command("run a checkpoint on the test data", _run_trainer),
+}

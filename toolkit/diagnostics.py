@@ -77,20 +77,21 @@ class HeldStderr(io.TextIOBase):
         return _passing_stderr, ()
 
 
-def run_quietly(action: Callable[[HeldStderr], None], *, debug: bool) -> int:
+def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
     """Run a command and return its exit code.
 
     Args:
-        action: The command; it calls ``start`` of its argument when its first step begins.
+        action: The command; it calls ``start`` of its argument when its first step begins, and
+            returns its exit code.
         debug: Whether to keep nothing back and to show tracebacks.
 
     Returns:
-        0, or the code of the command's own SystemExit; 2 after an exception before the first
+        The command's code, also that of a SystemExit; 2 after an exception before the first
         step, 1 after a later one, 130 after Ctrl-C.
     """
     with _held_stderr(hold=not debug) as held, _signals_restored():
         try:
-            action(held)
+            code = action(held)
         except KeyboardInterrupt:
             return _interrupted(held)
         except SystemExit as leaving:
@@ -102,7 +103,7 @@ def run_quietly(action: Callable[[HeldStderr], None], *, debug: bool) -> int:
         except Exception as error:  # noqa: BLE001
             return _failed(error, held, debug=debug)
         held.release()
-    return 0
+    return code
 
 
 def one_line(error: BaseException) -> str:

@@ -11,6 +11,8 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     # Lightning's own use of jsonargparse, which announces its version 5.
     (r"[\s\S]*was\s+deprecated\s+in\s+v4\.", DeprecationWarning),
     (r"\s*By default only one JsonargparseDeprecationWarning", DeprecationWarning),
+    # On a cluster's login node; a run on one machine needs no srun.
+    (r"The `srun` command is available on your system", UserWarning),
     # A version folder is not empty when its run is continued, which was asked for.
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
     # A new version folder starts from a checkpoint of another one, which was asked for.
@@ -23,6 +25,8 @@ _INFOS = (
     "💡 Tip: ",
     # Nobody misses an accelerator that was not asked for.
     "TPU available: False",
+    # Products stay exact float32, as in the published runs: there is no option to set.
+    "You are using a CUDA device",
     # Ctrl-C is answered by the command itself.
     "\nDetected KeyboardInterrupt",
 )

@@ -179,9 +179,9 @@ class TrainerCLI(LightningCLI):
     def _settle_model(self) -> None:
         """Check the checkpoint, and take its model if none is given."""
         settings = self._settings
+        # Unless told otherwise, nothing in a checkpoint is run as code.
+        settings.weights_only = settings.weights_only is not False
         if settings.ckpt_path is not None:
-            # Unless told otherwise, nothing in a checkpoint is run as code.
-            settings.weights_only = settings.weights_only is not False
             path = Path(settings.ckpt_path)
             if path.is_file() and settings.weights_only:
                 hyper_parameters = read_checkpoint(path).get("hyper_parameters", {})
