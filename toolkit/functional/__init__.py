@@ -1,12 +1,14 @@
 """Pure functions: tensors in, tensors or named tuples out."""
 
 from toolkit.functional._eigenvalues import AlphaReQ
+from toolkit.functional.agreement import PairwiseAgreement, pairwise_agreement
 from toolkit.functional.capacity import (
     PackingLaw,
     deviation_for,
     fit_packing_law,
     log10_capacity,
 )
+from toolkit.functional.correlation import average_ranks, spearman
 from toolkit.functional.cosine import CosineMoments, cosine_moments
 from toolkit.functional.cosine_pairs import (
     CosineHistogram,
@@ -17,6 +19,7 @@ from toolkit.functional.cosine_pairs import (
 )
 from toolkit.functional.deviation import EmbeddingDeviation, embedding_deviation
 from toolkit.functional.packing import welch_bound
+from toolkit.functional.pga import SubspacePGA, subspace_pga
 from toolkit.functional.pooling import last_token, masked_mean
 from toolkit.functional.probe import LinearProbe, fit_linear_probe, probe_accuracy
 from toolkit.functional.reconstruction import (
@@ -37,6 +40,7 @@ from toolkit.functional.spectrum import (
     participation_ratio,
     rankme,
 )
+from toolkit.functional.subspace import haar_bases, readout_basis, remove_components
 from toolkit.functional.superposition import (
     MeanSquaredOverlap,
     feature_norms,
@@ -60,8 +64,11 @@ __all__ = [
     "MeanCosine",
     "MeanSquaredOverlap",
     "PackingLaw",
+    "PairwiseAgreement",
     "PowerLaw",
+    "SubspacePGA",
     "alpha_req",
+    "average_ranks",
     "cell_layout",
     "component_alignment",
     "condition_number",
@@ -76,6 +83,7 @@ __all__ = [
     "fit_linear_probe",
     "fit_packing_law",
     "fit_power_law",
+    "haar_bases",
     "last_token",
     "local_slopes",
     "log10_capacity",
@@ -83,14 +91,19 @@ __all__ = [
     "mean_abs_cosine",
     "mean_cosine",
     "mean_squared_overlap",
+    "pairwise_agreement",
     "participation_ratio",
     "probe_accuracy",
     "rankme",
+    "readout_basis",
     "reconstruct",
     "reconstruction_loss",
+    "remove_components",
     "represented_fraction",
     "slope_guide",
+    "spearman",
     "strong_superposition_exponent",
+    "subspace_pga",
     "weak_superposition_loss",
     "welch_bound",
 ]
