@@ -1,0 +1,160 @@
+"""Points whose pairs are ranked in full space once, and fast rank correlations with these."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Float32, Float64
+from torch import Tensor
+
+from toolkit.functional._pairs import (
+    ROUNDING,
+    Points,
+    informative,
+    pair_index,
+    scaled_cosines,
+    similarity_keys,
+    steps,
+)
+from toolkit.functional._triangles import lower_product
+from toolkit.functional.correlation import tied_ranks, untied_ranks
+
+# Their counts and sums fit into the second-level cache.
+NUM_BUCKETS = 2**18
+# Below this share of the variance, the projections are rounding.
+MIN_VARIANCE_SHARE = 1e-10
+
+
+class Geometry(NamedTuple):
+    """Pairs of points, ranked by their similarity in full space.
+
+    Attributes:
+        coordinates: Unit rows of the distinct points in an orthonormal basis, float32 of shape
+            (n, min(n, d)); lower triangular where n <= d.
+        pairs: `pair_index` of the points, in ascending order of similarity.
+        positions: Centred ranks of as many different values, in ascending order.
+        ranks: Centred average ranks of ``pairs``; None where these are ``positions``.
+        variance: Sum of their squares; 0 if all pairs are equally far apart or on one line.
+    """
+
+    coordinates: Tensor
+    pairs: Tensor
+    positions: Tensor
+    ranks: Tensor | None
+    variance: float
+
+
+class Readout(NamedTuple):
+    """Comparison of full space with the readout subspace; ``reason`` says why rho means nothing."""
+
+    rho: float
+    variance_share: float
+    num_points: int
+    num_distinct: int
+    reason: str
+
+
+def ranked_geometry(points: Points) -> Geometry | None:
+    """Rank all pairs; None for fewer than three points, which have no two pairs."""
+    if len(points.members) < 3:
+        return None
+    cosines = scaled_cosines(points.units)
+    pairs = pair_index(points.members)
+    keys = similarity_keys(cosines, pairs)
+    ordered, order = torch.sort(keys)
+    positions = untied_ranks(len(pairs), pairs.device)
+    tied, shared = tied_ranks(ordered)
+    ranks = positions.index_copy(0, tied, shared)
+    variance = float(ranks.square().sum()) if informative(keys, cosines.dtype) else 0.0
+    coordinates = _coordinates(points.units, cosines / steps(cosines.dtype))
+    ties = ranks if len(tied) else None
+    return Geometry(coordinates, pairs[order], positions, ties, variance)
+
+
+def project(
+    geometry: Geometry, gaussian: Float32[Tensor, "d k"], whitening: Float32[Tensor, "k k"]
+) -> Float32[Tensor, "n k"]:
+    """Coordinates of the points in a random subspace.
+
+    Uniform subspaces look the same in every orthonormal basis, so that of ``coordinates`` may
+    count as the first vectors of the basis in which the subspace was drawn.
+    """
+    coordinates = geometry.coordinates
+    num_points, width = coordinates.shape
+    if num_points > width:
+        return coordinates @ gaussian @ whitening
+    return lower_product(coordinates, gaussian[:width]) @ whitening
+
+
+def rank_correlation(
+    geometry: Geometry, projected: Float32[Tensor, "n k"], *, exact: bool = True
+) -> float:
+    """Spearman correlation of the pairs' similarities, full space against ``projected``."""
+    cosines = scaled_cosines(projected)
+    covariance, variance = (_sorted if exact else _bucketed)(geometry, cosines)
+    if variance <= ROUNDING * len(geometry.pairs) ** 3 or not geometry.variance:
+        return math.nan
+    return covariance / math.sqrt(variance * geometry.variance)
+
+
+def compare_readout(
+    points: Points, geometry: Geometry | None, basis: Float[Tensor, "d k"], *, exact: bool
+) -> Readout:
+    """Compare full space with the readout subspace."""
+    num_points, num_distinct = len(points.members), len(points.units)
+    if geometry is None:
+        reason = f"{num_points} points have a direction left, 3 are needed"
+        return Readout(math.nan, math.nan, num_points, num_distinct, reason)
+    projected = points.units.float() @ basis.float()
+    share = float(projected.double().square().sum(1) @ points.weights / points.weights.sum())
+    rho, reason = math.nan, ""
+    if share < MIN_VARIANCE_SHARE:
+        reason = "no variance inside the subspace"
+    else:
+        rho = rank_correlation(geometry, projected, exact=exact)
+        if math.isnan(rho):
+            reason = "all pairs are equally far apart, or on one line"
+    if basis.shape[0] == basis.shape[1]:
+        reason = "the subspace is the whole space (k = d)"
+    return Readout(rho, share, num_points, num_distinct, reason)
+
+
+def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float]:
+    """Products of the centred ranks with those in full space, and with themselves."""
+    positions = geometry.positions
+    ordered, order = torch.sort(similarity_keys(cosines, geometry.pairs))
+    # Pairs are numbered in full-space order: without ties the number is the rank there.
+    partners = order.double() if geometry.ranks is None else geometry.ranks.index_select(0, order)
+    tied, shared = tied_ranks(ordered)
+    shift = shared - positions[tied]
+    covariance = torch.dot(positions, partners) + torch.dot(shift, partners[tied])
+    untied = len(order) * (len(order) ** 2 - 1) / 12
+    return float(covariance), untied + float(torch.dot(shift, shared + positions[tied]))
+
+
+def _bucketed(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float]:
+    """The same, taking similarities for tied that fall into one bucket."""
+    partners = geometry.positions if geometry.ranks is None else geometry.ranks
+    values = cosines.view(-1).index_select(0, geometry.pairs)
+    low, high = torch.aminmax(values)
+    buckets_per_step = (NUM_BUCKETS - 1) / (high - low).clamp_min(1)
+    bucket = values.sub_(low).mul_(buckets_per_step).long()
+    counts = torch.bincount(bucket, minlength=NUM_BUCKETS).double()
+    sums = torch.bincount(bucket, weights=partners, minlength=NUM_BUCKETS)
+    ranks = counts.cumsum(0) - (counts + len(values)) / 2
+    return float(torch.dot(ranks, sums)), float(torch.dot(ranks.square(), counts))
+
+
+def _coordinates(
+    units: Float64[Tensor, "n d"], cosines: Float64[Tensor, "n n"]
+) -> Float32[Tensor, "n r"]:
+    """Rows with the same inner products as ``units``, in as few columns as the smaller side."""
+    num_points, dim = units.shape
+    if num_points > dim:
+        return units.float()
+    # The similarities of centred points are singular; this much lets their factor exist, and
+    # stays below the rounding to float32.
+    ridge = num_points**2 * torch.finfo(torch.float64).eps
+    lower = cosines.tril() + ridge * torch.eye(num_points, dtype=cosines.dtype).to(cosines)
+    factor: Tensor = torch.linalg.cholesky(lower)
+    return factor.float()

@@ -1,0 +1,123 @@
+"""Cosine similarities of all pairs of points, and their ranks: what PGA and agreement share."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Float64, Int, Int64
+from torch import Tensor
+
+from toolkit.functional._triangles import lower_gram
+from toolkit.functional.correlation import centered_ranks
+
+# A row that keeps less than this share of its length, or than a few roundings of its entries, has
+# no direction left.
+MIN_SHARE = 1e-10
+# Float64 similarities closer than this are equal in exact arithmetic.
+ROUNDING = 1e-12
+
+
+class Points(NamedTuple):
+    """Directions of the distinct points among some rows.
+
+    Attributes:
+        units: Unit rows, one for each distinct point, float64 of shape (n, d).
+        weights: Squared length of each, times the number of rows that share it, shape (n,).
+        members: For each row its point, shape (num_rows,).
+    """
+
+    units: Tensor
+    weights: Tensor
+    members: Tensor
+
+
+def require_points(name: str, hidden: Float[Tensor, "*layers n d"]) -> None:
+    """Raise a ValueError for fewer than three points, which have no two pairs to rank apart."""
+    if hidden.shape[-2] < 3:
+        raise ValueError(
+            f"{name}: expected at least 3 points, got shape {tuple(hidden.shape)}; pass more texts"
+        )
+
+
+def first_twins(hidden: Float[Tensor, "n d"]) -> Int64[Tensor, " n"]:
+    """For each row the first row that equals it."""
+    _, group = torch.unique(hidden, dim=0, return_inverse=True)
+    rows = torch.arange(len(hidden), device=hidden.device)
+    first = torch.full_like(rows, len(hidden)).scatter_reduce(0, group, rows, "amin")
+    return first[group]
+
+
+def has_direction(
+    residual: Float64[Tensor, "n d"], hidden: Float[Tensor, "n d"]
+) -> Bool[Tensor, " n"]:
+    """Rows of ``residual`` that are more than the rounding of what was subtracted."""
+    lengths = torch.linalg.vector_norm(hidden, dim=1, dtype=torch.float64)
+    share = max(MIN_SHARE, 4 * torch.finfo(hidden.dtype).eps)
+    keep: Tensor = torch.linalg.vector_norm(residual, dim=1) > (lengths + lengths.mean()) * share
+    return keep
+
+
+def distinct_points(
+    residual: Float64[Tensor, "n d"], keep: Bool[Tensor, " n"], twins: Int64[Tensor, " n"]
+) -> Points:
+    """The distinct points among the kept rows; equal rows share one, so that they tie exactly."""
+    rows, members, counts = torch.unique(twins[keep], return_inverse=True, return_counts=True)
+    points = residual[rows]
+    lengths = torch.linalg.vector_norm(points, dim=1)
+    return Points(points / lengths[:, None], lengths.square() * counts, members)
+
+
+def pair_index(members: Int64[Tensor, " n"]) -> Int64[Tensor, " pairs"]:
+    """Where in the flat similarity matrix of the points each pair of rows i < j is found."""
+    size = len(members)
+    first, second = members[torch.triu_indices(size, size, 1, device=members.device)]
+    num_points = int(members.max()) + 1
+    return torch.maximum(first, second).mul_(num_points).add_(torch.minimum(first, second))
+
+
+def scaled_cosines(rows: Float[Tensor, "n k"]) -> Float[Tensor, "n n"]:
+    """Cosine similarities below the diagonal, 1 on it, times `steps`; the rest is undefined.
+
+    A zero row is orthogonal to every other.
+    """
+    scale = steps(rows.dtype)
+    lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    # Dividing first keeps the similarities of points on a line exactly 1 and -1.
+    units = rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny)
+    cosines = lower_gram(units.mul_(math.sqrt(scale)))
+    cosines.diagonal().fill_(scale)
+    return cosines
+
+
+def similarity_keys(
+    cosines: Float[Tensor, "n n"], pairs: Int64[Tensor, " pairs"]
+) -> Int[Tensor, " pairs"]:
+    """Scaled similarities of the indexed pairs as integers, which sort far faster than floats."""
+    integer = torch.int32 if cosines.dtype == torch.float32 else torch.int64
+    # Rounding can lift parallel rows above the 1 of equal ones.
+    values = cosines.view(-1).index_select(0, pairs).clamp_(max=steps(cosines.dtype))
+    return values.to(integer)
+
+
+def steps(dtype: torch.dtype) -> float:
+    """Resolution of the similarities, an even power of 2: closer ones are ties.
+
+    Well below the rounding of a float32 product; for float64 about that rounding.
+    """
+    return 2.0**30 if dtype == torch.float32 else 2.0**50
+
+
+def informative(keys: Int[Tensor, " pairs"], dtype: torch.dtype) -> bool:
+    """Whether the similarities differ by more than rounding, other than as 1 and -1 on a line."""
+    low, high = torch.aminmax(keys)
+    spread = min(int(high - low), steps(dtype) - int(keys.abs().min()))
+    return spread > ROUNDING * steps(dtype)
+
+
+def pair_ranks(
+    rows: Float[Tensor, "n k"], pairs: Int64[Tensor, " pairs"]
+) -> Float64[Tensor, " pairs"]:
+    """Centred average ranks of the pairs' similarities; 0 where these are not `informative`."""
+    keys = similarity_keys(scaled_cosines(rows), pairs)
+    ranks = centered_ranks(keys)
+    return ranks if informative(keys, rows.dtype) else torch.zeros_like(ranks)

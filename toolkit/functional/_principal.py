@@ -1,0 +1,51 @@
+"""Principal directions of centred points."""
+
+import scipy.linalg
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor
+
+from toolkit.functional._triangles import lower_gram
+
+
+def center(hidden: Float[Tensor, "n d"]) -> Float64[Tensor, "n d"]:
+    """Rows minus their mean, in float64."""
+    values = hidden.double()
+    return values - values.mean(0)
+
+
+def principal_axes(centered: Float64[Tensor, "n d"], num: int) -> Float64[Tensor, "d num"]:
+    """First principal directions, strongest first; zero where there is no variance left."""
+    num_rows, dim = centered.shape
+    if num_rows > dim:
+        return top_eigenpairs(lower_gram(centered.mT), num)[1]
+    values, scores = top_eigenpairs(lower_gram(centered), num)
+    exists = values > num_rows * torch.finfo(torch.float64).eps * values[:1]
+    axes = centered.mT @ scores
+    unit: Tensor = axes / torch.linalg.vector_norm(axes, dim=0).where(exists, torch.inf)
+    return unit
+
+
+def project_out(
+    rows: Float64[Tensor, "n d"], axes: Float64[Tensor, "d r"]
+) -> Float64[Tensor, "n d"]:
+    """Rows without their part along orthonormal ``axes``."""
+    return rows - (rows @ axes) @ axes.mT
+
+
+def top_eigenpairs(
+    matrix: Float64[Tensor, "n n"], num: int
+) -> tuple[Float64[Tensor, " num"], Float64[Tensor, "n num"]]:
+    """Largest eigenvalues, descending, and eigenvectors; only the lower triangle is read."""
+    size = len(matrix)
+    if num == 0:
+        return matrix.new_empty(0), matrix.new_empty(size, 0)
+    if matrix.device.type == "cpu":
+        # LAPACK by way of scipy computes the wanted pairs only.
+        wanted = (size - num, size - 1)
+        found = scipy.linalg.eigh(matrix.numpy(), subset_by_index=wanted, check_finite=False)
+        values, vectors = torch.from_numpy(found[0]), torch.from_numpy(found[1])
+    else:
+        values, vectors = torch.linalg.eigh(matrix, UPLO="L")
+        values, vectors = values[-num:], vectors[:, -num:]
+    return values.flip(0), vectors.flip(1)

@@ -1,0 +1,195 @@
+"""Subspaces of the residual stream: the readout's, random ones, and what remains without PCs."""
+
+import warnings
+
+import torch
+from jaxtyping import Float, Float32, Float64, Real
+from torch import Tensor
+
+from toolkit.functional._checks import finite_float, finite_real, integer_at_least, lift
+from toolkit.functional._principal import center, principal_axes, project_out, top_eigenpairs
+from toolkit.functional._triangles import lower_gram
+
+# Rows lifted at a time: longer float32 sums lose digits.
+CHUNK_SIZE = 1024
+# Float32 products blur directions whose eigenvalue is below this share of the largest.
+RESOLVED = 1e-4
+# An eigenvalue below this share is the rounding of float32 entries.
+RANK_TOLERANCE = 1e-13
+# A basis rounded to bfloat16 differs from an orthonormal one by up to this much.
+MAX_BASIS_ERROR = 1e-2
+
+
+def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Tensor:
+    """Top ``k`` right singular vectors of the unembedding matrix (arXiv 2605.17084, readout V_k).
+
+    Eigenvectors of the Gram matrix, whose products are summed over row chunks in float64, so the
+    matrix is never lifted or factorised whole. Each vector's largest entry is positive.
+
+    Args:
+        unembedding: Real matrix W_U of shape (V, d). Zero rows change nothing.
+        k: Dimension of the subspace, at most min(V, d).
+        centered: Subtract the mean row first: it can be the strongest direction by itself.
+
+    Returns:
+        Orthonormal columns, strongest first, of shape (d, k), float32 (float64 for float64 or
+        integers). If the rank is below ``k`` a warning names it, and the columns beyond it are
+        arbitrary.
+
+    Raises:
+        TypeError: If ``unembedding`` is no tensor.
+        ValueError: If it is not a finite real matrix, or ``k`` is not in 1 ... min(V, d).
+
+    Example:
+        >>> readout_basis(torch.diag(torch.tensor([1.0, -3.0, 2.0])), 2)
+        tensor([[0., 0.],
+                [1., 0.],
+                [0., 1.]])
+    """
+    rows = finite_real("unembedding", unembedding)
+    integer_at_least("k", k, 1)
+    if k > min(rows.shape):
+        raise ValueError(
+            f"k: expected at most min(V, d) = {min(rows.shape)}, got {k}; choose a smaller subspace"
+        )
+    return _readout_basis(rows, k, centered=centered)
+
+
+def haar_bases(dim: int, k: int, num: int, *, generator: torch.Generator) -> Tensor:
+    """Orthonormal bases of ``num`` independent uniformly distributed subspaces.
+
+    Uniform (Haar) on the Stiefel manifold, hence their spans on the Grassmannian: the factor Q
+    of a Gaussian matrix whose triangular factor has a positive diagonal.
+
+    Args:
+        dim: Dimension d of the space.
+        k: Dimension of the subspaces, at most ``dim``.
+        num: Number of subspaces.
+        generator: Source of the draws; its device is the result's.
+
+    Returns:
+        Float32 tensor of shape (num, dim, k).
+
+    Raises:
+        ValueError: If a number is below 1 or ``k`` is above ``dim``.
+    """
+    integer_at_least("dim", dim, 1)
+    integer_at_least("num", num, 1)
+    require_subspace("k", integer_at_least("k", k, 1), dim)
+    frames = (gaussian_frame(dim, k, generator) for _ in range(num))
+    return torch.stack([gaussian @ whitening for gaussian, whitening in frames])
+
+
+def remove_components(hidden: Tensor, num_components: int) -> Tensor:
+    """Subtract the mean and project out the first principal components (CCR-r, arXiv 2605.17084).
+
+    Args:
+        hidden: Real tensor of shape (N, d), or (L, N, d) for L layers, each by itself.
+        num_components: Number r of components, below min(N, d). 0 subtracts the mean only.
+
+    Returns:
+        Tensor of the same shape, float32 (float64 for float64 or integers).
+
+    Raises:
+        TypeError: If ``hidden`` is no tensor.
+        ValueError: If it is not finite and real, or ``num_components`` is out of range.
+
+    Example:
+        >>> remove_components(torch.tensor([[3.0, 1.0], [-3.0, 1.0], [0.0, 4.0]]), 1)
+        tensor([[ 0., -1.],
+                [ 0., -1.],
+                [ 0.,  2.]])
+    """
+    values = finite_float("hidden", hidden, dims=(2, 3))
+    integer_at_least("num_components", num_components, 0)
+    require_components("num_components", num_components, values)
+    layers = values if values.ndim == 3 else values[None]
+    residuals = [residual(layer, num_components).to(values.dtype) for layer in layers]
+    return torch.stack(residuals).reshape(values.shape)
+
+
+def require_subspace(name: str, k: int, dim: int) -> None:
+    """Raise a ValueError if a k-dimensional subspace does not fit."""
+    if k > dim:
+        raise ValueError(
+            f"{name}: expected at most d = {dim} dimensions, got k = {k}; choose a smaller subspace"
+        )
+
+
+def orthonormal_basis(name: str, basis: Tensor, dim: int) -> Tensor:
+    """Return a checked basis, or say in one line why it is none of a subspace of R^dim."""
+    columns = finite_float(name, basis)
+    if len(columns) != dim:
+        raise ValueError(
+            f"{name}: expected {dim} rows, the width of the hidden states, "
+            f"got shape {tuple(columns.shape)}; pass the basis of the same model"
+        )
+    require_subspace(name, columns.shape[1], dim)
+    gram = columns.double().mT @ columns.double()
+    error = float((gram - torch.eye(len(gram), device=gram.device)).abs().max())
+    if error > MAX_BASIS_ERROR:
+        raise ValueError(
+            f"{name}: expected orthonormal columns, got B^T B that differs from I by {error:.1e}; "
+            "use readout_basis"
+        )
+    return columns
+
+
+def require_components(name: str, num: int, hidden: Float[Tensor, "*layers n d"]) -> None:
+    """Raise a ValueError unless something can remain after ``num`` components are removed."""
+    limit = min(hidden.shape[-2:])
+    if num >= limit:
+        raise ValueError(
+            f"{name}: expected fewer than min(N, d) = {limit} components, got {num}; remove fewer"
+        )
+
+
+def gaussian_frame(
+    dim: int, k: int, generator: torch.Generator
+) -> tuple[Float32[Tensor, "dim k"], Float32[Tensor, "k k"]]:
+    """Matrices A and W whose product A W is a uniformly distributed orthonormal basis."""
+    device = generator.device
+    gaussian = torch.randn(dim, k, generator=generator, device=device)
+    if dim < 2 * k:
+        # Here A^T A, which squares the condition number, would cost digits.
+        orthonormal, triangle = torch.linalg.qr(gaussian)
+        return orthonormal, torch.diag(torch.where(triangle.diagonal() < 0, -1.0, 1.0))
+    lower = torch.linalg.cholesky(gaussian.mT @ gaussian)
+    identity = torch.eye(k, device=device)
+    return gaussian, torch.linalg.solve_triangular(lower, identity, upper=False).mT
+
+
+def residual(hidden: Float[Tensor, "n d"], num_components: int) -> Float64[Tensor, "n d"]:
+    """One layer without its mean and its first principal components."""
+    centered = center(hidden)
+    return project_out(centered, principal_axes(centered, num_components))
+
+
+def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Float[Tensor, "d k"]:
+    """`readout_basis` of checked input."""
+    dtype = lift(rows[:0]).dtype
+    values, vectors = top_eigenpairs(_row_gram(rows, dtype, centered=centered), k)
+    if values[-1] < RESOLVED * values[0]:
+        gram = _row_gram(rows, torch.float64, centered=centered)
+        values, vectors = top_eigenpairs(gram, k)
+    rank = int((values > RANK_TOLERANCE * values[0]).sum())
+    if rank < k:
+        warnings.warn(
+            f"unembedding: rank {rank} is below k = {k}; the last {k - rank} columns are arbitrary",
+            stacklevel=3,
+        )
+    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
+    return (vectors * torch.where(largest < 0, -1.0, 1.0)).to(dtype)
+
+
+def _row_gram(
+    rows: Real[Tensor, "v d"], dtype: torch.dtype, *, centered: bool
+) -> Float64[Tensor, "d d"]:
+    """Sum of x^T x over the rows: products in ``dtype``, summed over chunks in float64."""
+    dim = rows.shape[1]
+    gram = torch.zeros(dim, dim, dtype=torch.float64, device=rows.device)
+    mean = rows.mean(0, dtype=torch.float64).to(dtype) if centered else None
+    for chunk in torch.split(rows, CHUNK_SIZE):
+        lifted = chunk.to(dtype) if mean is None else chunk.to(dtype) - mean
+        gram += lower_gram(lifted.mT)
+    return gram
