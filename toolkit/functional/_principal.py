@@ -26,6 +26,14 @@ def principal_axes(centered: Float64[Tensor, "n d"], num: int) -> Float64[Tensor
     return unit
 
 
+def share_inside(
+    axes: Float64[Tensor, "d p"], basis: Float64[Tensor, "d k"]
+) -> Float64[Tensor, " p"]:
+    """Share of each axis' squared length inside the span of ``basis``; NaN for a zero axis."""
+    share: Tensor = (basis.mT @ axes).square().sum(0) / axes.square().sum(0)
+    return share
+
+
 def project_out(
     rows: Float64[Tensor, "n d"], axes: Float64[Tensor, "d r"]
 ) -> Float64[Tensor, "n d"]:

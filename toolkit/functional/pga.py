@@ -22,8 +22,7 @@ from toolkit.functional._pairs import (
     has_direction,
     require_points,
 )
-from toolkit.functional._principal import center, principal_axes, project_out
-from toolkit.functional.spectrum import share_inside
+from toolkit.functional._principal import center, principal_axes, project_out, share_inside
 from toolkit.functional.subspace import gaussian_frame, orthonormal_basis, require_components
 
 DEFAULT_SEED = 0
@@ -137,7 +136,7 @@ def _layer_scores(
     """Scores of one layer, one for each removal."""
     centered = center(hidden)
     axes = principal_axes(centered, max(1, *removals))
-    alignment = float(share_inside(axes[:, :1].mT, basis.double()))
+    alignment = float(share_inside(axes[:, :1], basis.double()))
     twins = first_twins(hidden)
     clouds = []
     for removal in removals:
