@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from toolkit.functional._triangles import lower_gram
 from toolkit.functional.scaling import fit_power_law
 
 # Added to every probability by RankMe.
@@ -40,7 +41,7 @@ def layer_eigenvalues(rows: Float[Tensor, "n d"], *, centered: bool) -> Float64[
     if centered:
         points = points - points.mean(0)
     # Both products have the same non-zero eigenvalues.
-    gram = points @ points.T if points.shape[0] < points.shape[1] else points.T @ points
+    gram = lower_gram(points if points.shape[0] < points.shape[1] else points.T)
     return clean_eigenvalues(torch.linalg.eigvalsh(gram / len(points)).flip(0), size, noise)
 
 

@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float
 from torch import Tensor
 
 from toolkit.functional._checks import finite_float, integer_at_least
@@ -17,7 +17,9 @@ from toolkit.functional._eigenvalues import (
     participation_from_eigenvalues,
     rankme_from_eigenvalues,
 )
+from toolkit.functional._principal import center, principal_axes, share_inside
 from toolkit.functional.cosine import mean_from_sums, unit_sums
+from toolkit.functional.subspace import orthonormal_basis
 
 MIN_ROWS = 3
 
@@ -172,24 +174,14 @@ def component_alignment(features: Tensor, basis: Tensor, *, num_components: int 
             ``num_components`` is not between 1 and min(N, d).
     """
     rows = _checked(features, dims=(2,))[0]
-    columns = finite_float("basis", basis).double()
-    if len(columns) != rows.shape[1]:
-        raise ValueError(f"basis: expected {rows.shape[1]} rows like features, got {len(columns)}")
-    identity = torch.eye(columns.shape[1], dtype=torch.float64, device=columns.device)
-    if float((columns.T @ columns - identity).abs().max()) > 1e-3:
-        raise ValueError("basis: expected orthonormal columns; orthonormalise them first")
+    columns = orthonormal_basis("basis", basis, rows.shape[1]).double()
     if integer_at_least("num_components", num_components, 1) > min(rows.shape):
         raise ValueError(
             f"num_components: expected at most {min(rows.shape)}, got {num_components}"
         )
-    return share_inside(_principal_components(rows, num_components), columns)
-
-
-def share_inside(
-    directions: Float64[Tensor, "p d"], basis: Float64[Tensor, "d k"]
-) -> Float64[Tensor, " p"]:
-    """Share of each direction's squared norm inside the span of orthonormal columns."""
-    return (directions @ basis).square().sum(1) / directions.square().sum(1)
+    axes = principal_axes(center(rows), num_components)
+    exists = layer_eigenvalues(rows, centered=True)[:num_components] > 0
+    return torch.where(exists, share_inside(axes, columns), math.nan)
 
 
 def require_rows(num_rows: int) -> int:
@@ -214,14 +206,3 @@ def _per_layer(features: Tensor, *, centered: bool) -> Tensor:
     layers = _checked(features)
     values = torch.stack([layer_eigenvalues(rows, centered=centered) for rows in layers])
     return values.reshape(*features.shape[:-2], -1)
-
-
-def _principal_components(rows: Float[Tensor, "n d"], num: int) -> Float64[Tensor, "p d"]:
-    """Leading principal directions (of any length); NaN beyond the rank."""
-    points = rows.double()
-    points = points - points.mean(0)
-    wide = points.shape[0] < points.shape[1]
-    vectors = torch.linalg.eigh(points @ points.T if wide else points.T @ points).eigenvectors
-    leading = vectors.flip(1)[:, :num].T
-    exists = layer_eigenvalues(rows, centered=True)[:num] > 0
-    return torch.where(exists[:, None], leading @ points if wide else leading, math.nan)
