@@ -1,0 +1,176 @@
+"""How far a capacity can be trusted: intervals from a law's constants and epsilon's own error."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from toolkit.functional._checks import integer_at_least
+from toolkit.functional.capacity import Law, deviation_for, fit_packing_law, log10_capacity
+
+# A normal epsilon may come out negative; the laws need a positive one.
+_SMALLEST_EPSILON = 1e-12
+
+
+class Interval(NamedTuple):
+    """Percentile interval.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+    """
+
+    low: float
+    high: float
+
+
+def bootstrap_packing_law(
+    num_vectors: Tensor,
+    dims: Tensor,
+    epsilons: Tensor,
+    *,
+    law: Law,
+    num_resamples: int = 400,
+    generator: torch.Generator | None = None,
+) -> dict[str, Tensor]:
+    """Constants of a law fitted to points drawn with replacement (Efron's pairs bootstrap).
+
+    Points count as independent: a misfit that many of them share is not in the spread.
+
+    Args:
+        num_vectors: Numbers of directions k, shape (n,).
+        dims: Dimensions d, shape (n,).
+        epsilons: Deviations (largest absolute cosines), shape (n,).
+        law: ``full``, ``ratio`` or ``jl``.
+        num_resamples: Number of fits.
+        generator: Source of the draws, on the CPU. None stands for one with seed 0.
+
+    Returns:
+        For each constant its values, float64, shape (num_resamples,).
+
+    Raises:
+        TypeError: If a column is no tensor.
+        ValueError: If the points cannot be fitted, see `fit_packing_law`, or only few of their
+            resamples can, or ``num_resamples`` is below 2.
+    """
+    integer_at_least("num_resamples", num_resamples, 2)
+    names = list(fit_packing_law(num_vectors, dims, epsilons, law=law).constants)
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    fits: list[list[float]] = []
+    for _ in range(2 * num_resamples):
+        drawn = torch.randint(len(dims), (len(dims),), generator=generator)
+        try:
+            fit = fit_packing_law(num_vectors[drawn], dims[drawn], epsilons[drawn], law=law)
+        except ValueError:
+            # This draw lacks what the law needs, for instance a second dimension.
+            continue
+        fits.append([fit.constants[name] for name in names])
+        if len(fits) == num_resamples:
+            columns = torch.tensor(fits, dtype=torch.float64).unbind(1)
+            return dict(zip(names, columns, strict=True))
+    raise ValueError(
+        f"epsilons: expected points that fix law {law!r}, but only {len(fits)} of "
+        f"{2 * num_resamples} resamples could be fitted; fit more points"
+    )
+
+
+def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -> Interval:
+    """Interval that leaves out the same share of ``values`` on both sides.
+
+    Args:
+        values: At least one number.
+        level: Share inside, between 0 and 1.
+
+    Raises:
+        ValueError: If there are no values or ``level`` is not between 0 and 1.
+
+    Example:
+        >>> percentile_interval(range(101), level=0.5)
+        Interval(low=25.0, high=75.0)
+    """
+    column = np.fromiter(values, dtype=np.float64)
+    if not len(column):
+        raise ValueError("values: expected at least one number, got none")
+    if not 0 < level < 1:
+        raise ValueError(f"level: expected a share between 0 and 1, got {level}")
+    low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(low), float(high))
+
+
+def log10_capacity_interval(
+    dim: int,
+    epsilon: float,
+    constants: Mapping[str, Tensor],
+    *,
+    law: Law,
+    rounding: float = 0.0,
+    stderr: float = 0.0,
+    level: float = 0.95,
+    generator: torch.Generator | None = None,
+) -> Interval:
+    """Interval of the capacity's decimal logarithm, see `log10_capacity`.
+
+    Each resample of the constants meets its own draw of epsilon.
+
+    Args:
+        dim: Dimension d.
+        epsilon: Deviation, above 0.
+        constants: Resampled constants, from `bootstrap_packing_law`.
+        law: ``full``, ``ratio`` or ``jl``.
+        rounding: Epsilon may be off by up to this much, all values equally likely.
+        stderr: Standard error of a measured epsilon, taken as normal.
+        level: Share of the resamples inside.
+        generator: Source of the draws, on the CPU. None stands for one with seed 0.
+
+    Raises:
+        ValueError: As `log10_capacity` and `percentile_interval`, or if ``rounding`` or
+            ``stderr`` is negative.
+    """
+    for name, error in (("rounding", rounding), ("stderr", stderr)):
+        if not error >= 0:
+            raise ValueError(f"{name}: expected a number of at least 0, got {error}")
+    if not epsilon > 0:
+        raise ValueError(f"epsilon: expected a finite number above 0, got {epsilon}")
+    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    resamples = _resamples(constants)
+    uniform = torch.rand(len(resamples), generator=generator, dtype=torch.float64) * 2 - 1
+    normal = torch.randn(len(resamples), generator=generator, dtype=torch.float64)
+    epsilons = (epsilon + rounding * uniform + stderr * normal).clamp_min(_SMALLEST_EPSILON)
+    capacities = (
+        log10_capacity(dim, drawn, law=law, **values)
+        for drawn, values in zip(epsilons.tolist(), resamples, strict=True)
+    )
+    return percentile_interval(capacities, level=level)
+
+
+def deviation_interval(
+    dim: int,
+    num_vectors: int | float,
+    constants: Mapping[str, Tensor],
+    *,
+    law: Law,
+    level: float = 0.95,
+) -> Interval:
+    """Interval of the deviation at which ``num_vectors`` directions fit, see `deviation_for`.
+
+    Args:
+        dim: Dimension d.
+        num_vectors: Number of directions k, at least 1.
+        constants: Resampled constants, from `bootstrap_packing_law`.
+        law: ``full``, ``ratio`` or ``jl``.
+        level: Share of the resamples inside.
+
+    Raises:
+        ValueError: As `deviation_for` and `percentile_interval`.
+    """
+    resamples = _resamples(constants)
+    deviations = (deviation_for(dim, num_vectors, law=law, **values) for values in resamples)
+    return percentile_interval(deviations, level=level)
+
+
+def _resamples(constants: Mapping[str, Tensor]) -> list[dict[str, float]]:
+    """One dict of constants for each resample."""
+    columns = (values.tolist() for values in constants.values())
+    return [dict(zip(constants, row, strict=True)) for row in zip(*columns, strict=True)]
