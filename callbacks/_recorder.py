@@ -1,7 +1,6 @@
 """Where measurements go: the loggers, their figures and the run's table."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from callbacks.measurement import Moment, Point
 from toolkit.provenance import versions
+from toolkit.run_folder import logger_folder
 from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
 
 
@@ -22,9 +22,9 @@ class Recorder:
 
     def __init__(self, trainer: L.Trainer) -> None:
         # A collective: each rank's logger may count another version.
-        folder = trainer.strategy.broadcast(_log_folder(trainer.loggers))
-        self._run = "/".join(Path(folder).parts[-2:]) if folder else ""
-        self._path = Path(folder) / TABLE_NAME if folder else None
+        folder = trainer.strategy.broadcast(logger_folder(trainer.loggers))
+        self._run = "/".join(folder.parts[-2:]) if folder else ""
+        self._path = folder / TABLE_NAME if folder else None
         self._table: MeasurementTable | None = None
 
     @property
@@ -84,16 +84,3 @@ def figure_boards(loggers: list[Logger]) -> list[Any]:
     """The loggers' experiments that can show a figure, as TensorBoard's can."""
     experiments = [getattr(logger, "experiment", None) for logger in loggers]
     return [board for board in experiments if hasattr(board, "add_figure")]
-
-
-def _log_folder(loggers: list[Logger]) -> str | None:
-    """The run's folder: that of a file logger, else the one where Lightning puts checkpoints."""
-    for logger in loggers:
-        if logger.log_dir is not None:
-            return logger.log_dir
-    for logger in loggers:
-        if logger.save_dir is not None:
-            version = logger.version
-            version = version if isinstance(version, str) else f"version_{version}"
-            return str(Path(logger.save_dir, str(logger.name), version))
-    return None

@@ -48,7 +48,7 @@ def _nothing_left_behind() -> Iterator[None]:
     # Lightning and torch set these themselves when a Trainer runs or a seed is set.
     own = {"PL_GLOBAL_SEED", "PL_SEED_WORKERS", "PYTEST_CURRENT_TEST", "KMP_INIT_AT_FORK"}
     own |= {"KMP_DUPLICATE_LIB_OK", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "NODE_RANK"}
-    own |= {"WORLD_SIZE"}
+    own |= {"WORLD_SIZE", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"}
     environment = dict(os.environ)
     files = set(ROOT.iterdir()) | set((ROOT / "checkpoints").iterdir())
     yield

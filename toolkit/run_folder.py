@@ -10,12 +10,12 @@ from typing import Any
 
 import lightning as L
 import torch
+from lightning.pytorch.loggers import Logger
 
 from toolkit.event_files import drop_after
-from toolkit.table import MeasurementTable
+from toolkit.table import TABLE_NAME, MeasurementTable
 
 CONFIG = "config.yaml"
-MEASUREMENTS = "measurements.csv"
 SUMMARY = "summary.json"
 LAST_CHECKPOINT = Path("checkpoints", "last.ckpt")
 SAVED_AT = "saved_at"
@@ -111,17 +111,24 @@ class RunFolder:
 
 
 def log_folder(trainer: L.Trainer) -> Path:
-    """Return the folder that the trainer's first file logger writes to.
+    """Return the folder of the trainer's loggers, or without one that of its checkpoints."""
+    return logger_folder(trainer.loggers) or Path(trainer.default_root_dir)
 
-    Without one, it is where Lightning keeps the checkpoints.
+
+def logger_folder(loggers: Sequence[Logger]) -> Path | None:
+    """Return the folder that the first file logger writes to.
+
+    Without a file logger it is where Lightning keeps the checkpoints; None if no logger has any.
     """
-    for logger in trainer.loggers:
+    for logger in loggers:
         if logger.log_dir is not None:
             return Path(logger.log_dir)
-    for logger in trainer.loggers:
+    for logger in loggers:
         if logger.save_dir is not None:
-            return Path(logger.save_dir, str(logger.name), str(logger.version))
-    return Path(trainer.default_root_dir)
+            version = logger.version
+            version = version if isinstance(version, str) else f"version_{version}"
+            return Path(logger.save_dir, str(logger.name), version)
+    return None
 
 
 def rewind(version_folder: Path) -> int:
@@ -132,8 +139,8 @@ def rewind(version_folder: Path) -> int:
     """
     checkpoint = read_checkpoint(version_folder / LAST_CHECKPOINT)
     step = int(checkpoint["global_step"])
-    if (version_folder / MEASUREMENTS).exists():
-        MeasurementTable(version_folder / MEASUREMENTS).drop_after(step)
+    if (version_folder / TABLE_NAME).exists():
+        MeasurementTable(version_folder / TABLE_NAME).drop_after(step)
     drop_after(version_folder, step, written_until=checkpoint.get(SAVED_AT, inf))
     return step
 
