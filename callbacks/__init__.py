@@ -2,6 +2,7 @@
 
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment, Point
+from callbacks.packing_geometry import PackingGeometry
 from callbacks.scaling_law import ScalingLaw
 from callbacks.schedule import Schedule
 from callbacks.superposition_geometry import SuperpositionGeometry
@@ -9,6 +10,7 @@ from callbacks.superposition_geometry import SuperpositionGeometry
 __all__ = [
     "MeasurementCallback",
     "Moment",
+    "PackingGeometry",
     "Point",
     "ScalingLaw",
     "Schedule",

@@ -19,6 +19,7 @@ SMALL: dict[str, dict[str, dict[str, Any]]] = {
         "model": {"num_features": 16, "widths": [2, 3, 4]},
         "data": {"num_features": 16, "batch_size": 8, "num_held_out": 2},
     },
+    "VectorPacking": {"model": {"num_vectors": 12, "dim": 3}},
 }
 
 

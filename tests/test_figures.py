@@ -12,7 +12,13 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from toolkit.figures import loss_against_width, norm_histogram, overlap_against_width
+from toolkit.figures import (
+    abs_cosine_histogram,
+    loss_against_width,
+    measured_against_fitted,
+    norm_histogram,
+    overlap_against_width,
+)
 
 LOSSES = {10: 1.1, 51: 0.2, 23: 0.5}
 LINES = {"fit": {10: 1.0, 23: 0.45, 51: 0.21}, "strong": {10: 1.2, 23: 0.4, 51: 0.1}}
@@ -90,6 +96,40 @@ def test_overlap_against_width_draws_both_limits() -> None:
         "represented rows": ([8], [0.2]),
     }
     assert axes_of(figure).get_ylabel() == "mean squared cosine of different rows"
+
+
+@pytest.mark.parametrize("published", [None, 0.5])
+def test_abs_cosine_histogram_folds_the_signs(published: float | None) -> None:
+    counts = torch.zeros(400, dtype=torch.int64)
+    counts[[195, 204, 240]] = torch.tensor([1, 2, 5])  # |cos| 0.02 to 0.025 and 0.2 to 0.205
+    axes = axes_of(
+        abs_cosine_histogram(counts, step=9, largest=0.203, welch=0.1, published=published)
+    )
+    (patch,) = axes.patches
+    data = patch.get_data()  # type: ignore[attr-defined]
+    assert data.values.sum() == pytest.approx(1)
+    assert len(data.values) <= 60
+    filled = np.flatnonzero(data.values)
+    assert data.edges[filled] == pytest.approx([0.02, 0.2])
+    assert data.values[filled] == pytest.approx([3 / 8, 5 / 8])
+    legend = axes.get_legend()
+    assert legend is not None
+    expected = ["largest 0.2030", "Welch bound 0.1000", "published 0.5000"]
+    shown = [text.get_text() for text in legend.get_texts()]
+    assert shown == expected[: 3 if published else 2]
+    assert axes.get_xlabel() == "|cos|"
+    assert axes.get_ylabel() == "share of pairs"
+
+
+def test_measured_against_fitted_shows_every_law() -> None:
+    measured = {"full": [0.1, 0.4], "jl": [0.1, 0.2, 0.4]}
+    figure = measured_against_fitted(measured, {"full": [0.11, 0.39], "jl": [0.2, 0.2, 0.3]})
+    shown = curves(figure)
+    assert shown["full"] == ([0.11, 0.39], [0.1, 0.4])
+    assert shown["jl"] == ([0.2, 0.2, 0.3], [0.1, 0.2, 0.4])
+    axes = axes_of(figure)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("fitted", "measured")
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
 @pytest.mark.parametrize("decades", [0.1, 0.9, 2, 5, 12])

@@ -1,5 +1,6 @@
 """LightningModules of the toolkit."""
 
 from toolkit.models.superposition_autoencoder import SuperpositionAutoencoder
+from toolkit.models.vector_packing import VectorPacking
 
-__all__ = ["SuperpositionAutoencoder"]
+__all__ = ["SuperpositionAutoencoder", "VectorPacking"]
