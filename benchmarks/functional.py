@@ -238,8 +238,8 @@ def print_growth(name: str, cases: Iterable[tuple[int, Callable[[], object]]], r
 
 def measure_growth(rounds: int) -> None:
     """Epsilon against V, PGA against the number of points and of nulls."""
-    rows = cloud(65536, 512)
-    sizes = (16384, 32768, 65536)
+    rows = cloud(131072, 512)
+    sizes = (32768, 65536, 131072)
     print_growth(
         "epsilon, V x 512", ((n, partial(cosine_moments, rows[:n])) for n in sizes), rounds
     )

@@ -193,12 +193,17 @@ def unit_chunks(
     chunk_size: int = CHUNK_SIZE,
     min_norm: float = 0.0,
 ) -> Iterator[Tensor]:
-    """Yield the unit rows in fresh tensors, without rows of norm 0 or below ``min_norm``."""
+    """Yield the unit rows without those of norm 0 or below ``min_norm``.
+
+    All chunks share one buffer, which the caller may change: a fresh one each time would cost as
+    much as filling it.
+    """
+    buffer = vectors.new_empty(min(chunk_size, len(vectors)), vectors.shape[1], dtype=dtype)
     for chunk in torch.split(vectors, chunk_size):
         # Float32 norms are all off in the same direction, which no average removes.
         parts = torch.split(chunk, LIFT_ROWS)
         norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in parts])
         keep = (norms > 0) & (norms >= min_norm)
         rows = chunk.to(torch.promote_types(chunk.dtype, dtype))
-        units = (rows / norms.to(rows.dtype)[:, None]).to(dtype)
+        units = torch.div(rows, norms.to(rows.dtype)[:, None], out=buffer[: len(rows)])
         yield units if keep.all() else units[keep]

@@ -236,7 +236,7 @@ def _condensed_distances(
     vectors: Real[Tensor, "n d"], chunk_size: int
 ) -> Float64[Tensor, " pairs"]:
     num = len(vectors)
-    units = torch.cat(list(unit_chunks(vectors, dtype=torch.float64, chunk_size=chunk_size)))
+    (units,) = unit_chunks(vectors, dtype=torch.float64, chunk_size=num)
     distances = units.new_empty(num * (num - 1) // 2)
     filled = 0
     for start in range(0, num, chunk_size):
