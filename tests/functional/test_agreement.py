@@ -48,7 +48,7 @@ def test_matches_scipy(remove: int) -> None:
     points_a, points_b = ccr(first, remove), ccr(second, remove)
     assert result.full == pytest.approx(oracle(points_a, points_b), abs=1e-9)
     inside_a, inside_b = points_a @ basis_a.double().numpy(), points_b @ basis_b.double().numpy()
-    assert result.readout == pytest.approx(oracle(inside_a, inside_b), abs=3e-6)
+    assert result.readout == pytest.approx(oracle(inside_a, inside_b), abs=1e-4)
     assert (result.num_points, result.num_dropped) == (40, 0)
     assert result.random_mean == pytest.approx(float(result.random.mean()))
     assert result.random_std == pytest.approx(float(result.random.std()))
@@ -69,7 +69,7 @@ def test_a_model_agrees_with_itself_turned_and_scaled() -> None:
     turned = 7 * hidden.double() @ rotation + 1
     result = pairwise_agreement(hidden, turned, basis, rotation.T @ basis.double(), num_random=20)
     assert result.full == pytest.approx(1, abs=1e-7)
-    assert result.readout == pytest.approx(1, abs=1e-5)
+    assert result.readout == pytest.approx(1, abs=1e-4)
     assert result.random_mean < 0.9
 
 
@@ -81,7 +81,7 @@ def test_order_of_models_and_of_texts_is_irrelevant() -> None:
     shuffled = pairwise_agreement(first[order], second[order], basis_a, basis_b, num_random=2)
     for other in (swapped, shuffled):
         assert other.full == pytest.approx(expected.full, abs=1e-9)
-        assert other.readout == pytest.approx(expected.readout, abs=1e-5)
+        assert other.readout == pytest.approx(expected.readout, abs=1e-4)
 
 
 def test_readouts_on_the_shared_signal_agree_most() -> None:

@@ -152,9 +152,9 @@ def _coordinates(
     num_points, dim = units.shape
     if num_points > dim:
         return units.float()
-    # The similarities of centred points are singular; this much lets their factor exist, and
-    # stays below the rounding to float32.
+    # The similarities of centred points are singular; this much lets their factor exist. Columns
+    # of points that depend on those before them hold nothing else.
     ridge = num_points**2 * torch.finfo(torch.float64).eps
     lower = cosines.tril() + ridge * torch.eye(num_points, dtype=cosines.dtype).to(cosines)
     factor: Tensor = torch.linalg.cholesky(lower)
-    return factor.float()
+    return factor.where(factor.diagonal() > 2 * math.sqrt(ridge), 0).float()

@@ -154,7 +154,7 @@ def gaussian_frame(
         # Here A^T A, which squares the condition number, would cost digits.
         orthonormal, triangle = torch.linalg.qr(gaussian)
         return orthonormal, torch.diag(torch.where(triangle.diagonal() < 0, -1.0, 1.0))
-    lower = torch.linalg.cholesky(gaussian.mT @ gaussian)
+    lower = torch.linalg.cholesky(lower_gram(gaussian.mT))
     identity = torch.eye(k, device=device)
     return gaussian, torch.linalg.solve_triangular(lower, identity, upper=False).mT
 
