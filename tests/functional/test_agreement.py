@@ -119,6 +119,19 @@ def test_equal_texts_tie_exactly_and_erased_ones_are_dropped() -> None:
     assert (dropped.num_points, dropped.num_dropped) == (12, 2)
 
 
+def test_one_dimensional_readouts_know_two_similarities() -> None:
+    first, second, _, _ = two_models()
+    basis_a, basis_b = basis_of(12, 1), basis_of(60, 1)
+    result = pairwise_agreement(first, second, basis_a, basis_b, num_random=2)
+    upper = np.triu_indices(40, 1)
+    sides = [
+        np.sign(ccr(hidden, 1) @ basis.double().numpy())
+        for hidden, basis in ((first, basis_a), (second, basis_b))
+    ]
+    expected = spearmanr(*[(side @ side.T)[upper] for side in sides]).statistic
+    assert result.readout == pytest.approx(expected, abs=1e-12)
+
+
 def test_a_model_without_distances_to_compare_gives_nan() -> None:
     simplex = torch.eye(6) - 1 / 6
     result = pairwise_agreement(

@@ -212,7 +212,9 @@ def test_buckets_move_rho_and_null_little(dim: int) -> None:
 @pytest.mark.parametrize("dim", [10, 60], ids=["d < N", "d > N"])
 def test_equal_rows_tie_exactly(dim: int) -> None:
     distinct, basis = gaussian(6, dim), basis_of(dim, 3)
+    distinct[:, 0] = 0
     hidden = distinct[torch.arange(30) % 6]
+    hidden[:10, 0] = -0.0
     result = subspace_pga(hidden, basis, num_null=5)
     assert result.num_points == 30
     assert result.num_distinct == 6

@@ -65,7 +65,7 @@ def ranked_geometry(points: Points) -> Geometry | None:
     positions = untied_ranks(len(pairs), pairs.device)
     tied, shared = tied_ranks(ordered)
     ranks = positions.index_copy(0, tied, shared)
-    variance = float(ranks.square().sum()) if informative(keys, cosines.dtype) else 0.0
+    variance = float(ranks.square().sum()) if informative(keys) else 0.0
     coordinates = _coordinates(points.units, cosines / steps(cosines.dtype))
     ties = ranks if len(tied) else None
     return Geometry(coordinates, pairs[order], positions, ties, variance)

@@ -107,17 +107,19 @@ def steps(dtype: torch.dtype) -> float:
     return 2.0**30 if dtype == torch.float32 else 2.0**50
 
 
-def informative(keys: Int[Tensor, " pairs"], dtype: torch.dtype) -> bool:
-    """Whether the similarities differ by more than rounding, other than as 1 and -1 on a line."""
+def informative(keys: Int64[Tensor, " pairs"]) -> bool:
+    """Whether float64 similarities differ beyond rounding, other than as 1 and -1 on a line."""
+    one = steps(torch.float64)
     low, high = torch.aminmax(keys)
-    spread = min(int(high - low), steps(dtype) - int(keys.abs().min()))
-    return spread > ROUNDING * steps(dtype)
+    return min(int(high - low), one - int(keys.abs().min())) > ROUNDING * one
 
 
 def pair_ranks(
     rows: Float[Tensor, "n k"], pairs: Int64[Tensor, " pairs"]
 ) -> Float64[Tensor, " pairs"]:
-    """Centred average ranks of the pairs' similarities; 0 where these are not `informative`."""
+    """Centred average ranks of the pairs' similarities; 0 for float64 ones that say nothing."""
     keys = similarity_keys(scaled_cosines(rows), pairs)
     ranks = centered_ranks(keys)
-    return ranks if informative(keys, rows.dtype) else torch.zeros_like(ranks)
+    if rows.dtype == torch.float64 and not informative(keys):
+        return torch.zeros_like(ranks)
+    return ranks

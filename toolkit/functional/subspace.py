@@ -169,7 +169,7 @@ def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Floa
     """`readout_basis` of checked input."""
     dtype = lift(rows[:0]).dtype
     values, vectors = top_eigenpairs(_row_gram(rows, dtype, centered=centered), k)
-    if values[-1] < RESOLVED * values[0]:
+    if dtype == torch.float32 and values[-1] < RESOLVED * values[0]:
         gram = _row_gram(rows, torch.float64, centered=centered)
         values, vectors = top_eigenpairs(gram, k)
     rank = int((values > RANK_TOLERANCE * values[0]).sum())
