@@ -77,6 +77,12 @@ def _run_trainer(args: list[str], held: HeldStderr) -> int:
     return 0
 
 
+def _run_capacity(args: list[str], held: HeldStderr) -> int:
+    del held  # nothing runs for long, so an error stays in one line
+    code: int = importlib.import_module("toolkit.capacity_command").main(args[1:])
+    return code
+
+
 def _check_callbacks_are_ours() -> None:
     spec = importlib.util.find_spec("callbacks")
     ours = Path(__file__).resolve().parent.parent / "callbacks" / "__init__.py"
@@ -107,4 +113,5 @@ _COMMANDS = {
     "validate": _Command("measure a checkpoint on the held-out data", _run_trainer),
     "test": _Command("evaluate a checkpoint on the test data", _run_trainer),
     "predict": _Command("run a checkpoint on the test data", _run_trainer),
+    "capacity": _Command("tell how many directions fit, by the capacity laws", _run_capacity),
 }

@@ -8,6 +8,7 @@ The laws of arXiv 2606.02765 relate k directions in d dimensions to the deviatio
 """
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, get_args
 
@@ -107,7 +108,7 @@ def deviation_for(
     if law != "jl" and num_vectors <= dim:
         return 0.0
     log_vectors = np.array([math.log(num_vectors)])
-    return float(_deviations(log_vectors, np.array([log_dim]), law, values)[0])
+    return float(deviations(log_vectors, np.array([log_dim]), law, values)[0])
 
 
 def fit_packing_law(num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law: Law) -> PackingLaw:
@@ -125,22 +126,18 @@ def fit_packing_law(num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law:
             usable, ``full`` has only one dimension to fit, or the fit does not converge.
     """
     names = list(_constants(law, {}))
-    points = _points(num_vectors, dims, epsilons)
-    minimum = 1 if law == "jl" else points[1]
-    usable = np.isfinite(points).all(0) & (points > 0).all(0) & (points[0] > minimum)
-    log_vectors, log_dims = np.log(points[:2, usable])
-    observed = points[2, usable]
+    log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
     if len(observed) < len(names):
         raise ValueError(
             f"epsilons: expected at least {len(names)} usable points for law {law!r}, got "
-            f"{len(observed)} of {len(usable)}; fit more points"
+            f"{len(observed)} of {len(epsilons)}; fit more points"
         )
     if law == "full" and np.ptp(log_dims) == 0:
         raise ValueError("dims: expected at least 2 different dimensions for law 'full', got 1")
 
     def predict(parameters: Array) -> Array:
         values = dict(zip(names, [math.exp(parameters[0]), *parameters[1:]], strict=True))
-        return _deviations(log_vectors, log_dims, law, values)
+        return deviations(log_vectors, log_dims, law, values)
 
     start = [0.0] + [1.0] * (len(names) - 1)
     fit = least_squares(
@@ -156,13 +153,14 @@ def fit_packing_law(num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law:
     if not fit.success:
         raise ValueError(f"epsilons: expected points near law {law!r}, got no converged fit")
     constants = dict(zip(names, [math.exp(fit.x[0]), *map(float, fit.x[1:])], strict=True))
-    return _quality(constants, observed, predict(fit.x), num_dropped=int((~usable).sum()))
+    num_dropped = len(epsilons) - len(observed)
+    return _quality(constants, observed, predict(fit.x), num_dropped=num_dropped)
 
 
-def _deviations(
-    log_vectors: Array, log_dims: Array, law: Law, constants: dict[str, float]
+def deviations(
+    log_vectors: Array, log_dims: Array, law: Law, constants: Mapping[str, float | Array]
 ) -> Array:
-    """The law itself, for k above d."""
+    """The law itself, for k above d; constants may be arrays that broadcast against the points."""
     base = 0 if law == "jl" else log_dims
     # A fit may try an exponent for which k^a is below d.
     log_ratio = np.maximum(constants.get("a", 1) * log_vectors - base, 0)
@@ -183,16 +181,19 @@ def _constants(law: str, given: dict[str, float]) -> dict[str, float]:
     return published | given
 
 
-def _points(*columns: Tensor) -> Array:
-    """The three columns as rows of one float64 array."""
-    names = ("num_vectors", "dims", "epsilons")
-    checked = [
-        real_tensor(name, column, dims=(1,)) for name, column in zip(names, columns, strict=True)
-    ]
+def usable_points(
+    num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law: Law
+) -> tuple[Array, Array, Array]:
+    """Return ln k, ln d and epsilon of the points that the law can describe."""
+    given = {"num_vectors": num_vectors, "dims": dims, "epsilons": epsilons}
+    checked = [real_tensor(name, column, dims=(1,)) for name, column in given.items()]
     sizes = [len(column) for column in checked]
     if len(set(sizes)) > 1:
         raise ValueError(f"epsilons: expected columns of one length, got lengths {sizes}")
-    return np.stack([column.double().cpu().numpy() for column in checked])
+    points = np.stack([column.double().cpu().numpy() for column in checked])
+    minimum = 1 if law == "jl" else points[1]
+    usable = np.isfinite(points).all(0) & (points > 0).all(0) & (points[0] > minimum)
+    return np.log(points[0, usable]), np.log(points[1, usable]), points[2, usable]
 
 
 def _quality(

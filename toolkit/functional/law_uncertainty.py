@@ -1,6 +1,6 @@
 """How far a capacity can be trusted: intervals from a law's constants and epsilon's own error."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -8,8 +8,20 @@ import torch
 from torch import Tensor
 
 from toolkit.functional._checks import integer_at_least
-from toolkit.functional.capacity import Law, deviation_for, fit_packing_law, log10_capacity
+from toolkit.functional.capacity import (
+    Array,
+    Law,
+    deviation_for,
+    deviations,
+    fit_packing_law,
+    log10_capacity,
+    usable_points,
+)
 
+# Steps of the refits, and when they have arrived; all constants are positive, so logarithms serve.
+_GAUSS_NEWTON_STEPS, _CONVERGED, _SHIFT = 12, 1e-7, 1e-5
+# Below it, directions of the constants leave no trace in the points.
+_SMALLEST_EIGENVALUE = 1e-9
 # A normal epsilon may come out negative; the laws need a positive one.
 _SMALLEST_EPSILON = 1e-12
 
@@ -56,24 +68,28 @@ def bootstrap_packing_law(
             resamples can, or ``num_resamples`` is below 2.
     """
     integer_at_least("num_resamples", num_resamples, 2)
-    names = list(fit_packing_law(num_vectors, dims, epsilons, law=law).constants)
+    constants = fit_packing_law(num_vectors, dims, epsilons, law=law).constants
+    log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
-    fits: list[list[float]] = []
-    for _ in range(2 * num_resamples):
-        drawn = torch.randint(len(dims), (len(dims),), generator=generator)
-        try:
-            fit = fit_packing_law(num_vectors[drawn], dims[drawn], epsilons[drawn], law=law)
-        except ValueError:
-            # This draw lacks what the law needs, for instance a second dimension.
-            continue
-        fits.append([fit.constants[name] for name in names])
-        if len(fits) == num_resamples:
-            columns = torch.tensor(fits, dtype=torch.float64).unbind(1)
-            return dict(zip(names, columns, strict=True))
-    raise ValueError(
-        f"epsilons: expected points that fix law {law!r}, but only {len(fits)} of "
-        f"{2 * num_resamples} resamples could be fitted; fit more points"
+    # Draws that lack what the law needs, a second dimension for instance, drop out.
+    size = (2 * num_resamples, len(observed))
+    drawn = torch.randint(len(observed), size, generator=generator)
+    weights = torch.zeros(size, dtype=torch.float64).scatter_add_(
+        1, drawn, torch.ones(size, dtype=torch.float64)
     )
+
+    def predict(parameters: Array) -> Array:
+        columns = dict(zip(constants, np.exp(parameters.T)[:, :, None], strict=True))
+        return deviations(log_vectors, log_dims, law, columns)
+
+    start = np.log(list(constants.values()))
+    fits = _weighted_fits(predict, observed, weights.numpy(), start)[:num_resamples]
+    if len(fits) < num_resamples:
+        raise ValueError(
+            f"epsilons: expected points that fix law {law!r}, but only {len(fits)} of "
+            f"{2 * num_resamples} resamples could be fitted; fit more points"
+        )
+    return dict(zip(constants, torch.from_numpy(np.exp(fits)).unbind(1), strict=True))
 
 
 def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -> Interval:
@@ -168,6 +184,36 @@ def deviation_interval(
     resamples = _resamples(constants)
     deviations = (deviation_for(dim, num_vectors, law=law, **values) for values in resamples)
     return percentile_interval(deviations, level=level)
+
+
+def _weighted_fits(
+    predict: Callable[[Array], Array], observed: Array, weights: Array, start: Array
+) -> Array:
+    """Least squares for each row of ``weights``, all at once; rows that fix no fit are left out.
+
+    Gauss and Newton's steps from ``start``, the solution for equal weights, which is near.
+    """
+    parameters = np.repeat(start[None], len(weights), 0)
+    usable = np.ones(len(weights), dtype=bool)
+    with np.errstate(all="ignore"):
+        for _ in range(_GAUSS_NEWTON_STEPS):
+            residual = predict(parameters) - observed
+            slopes = [
+                (predict(parameters + shift) - predict(parameters - shift)) / (2 * _SHIFT)
+                for shift in _SHIFT * np.eye(len(start))
+            ]
+            slope = np.stack(slopes, -1)
+            weighted = slope * weights[:, :, None]
+            normal = weighted.swapaxes(1, 2) @ slope
+            scale = np.sqrt(np.einsum("bpp->bp", normal))
+            scaled = np.nan_to_num(normal / (scale[:, :, None] * scale[:, None]))
+            usable &= np.linalg.eigvalsh(scaled)[:, 0] > _SMALLEST_EIGENVALUE
+            scaled[~usable] = np.eye(len(start))
+            gradient = np.einsum("bnp,bn->bp", weighted, residual) / scale
+            step = np.linalg.solve(scaled, gradient[:, :, None])[:, :, 0] / scale
+            parameters = parameters - step
+    usable &= (np.abs(step) < _CONVERGED).all(1)
+    return parameters[usable]
 
 
 def _resamples(constants: Mapping[str, Tensor]) -> list[dict[str, float]]:

@@ -1,0 +1,204 @@
+"""``python -m toolkit capacity``: how many directions fit, by the laws of arXiv 2606.02765."""
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from toolkit.capacity_laws import CapacityLaw
+    from toolkit.functional.capacity import Law
+    from toolkit.reference import PackingPoint
+
+_LAWS: tuple["Law", ...] = ("full", "ratio", "jl")
+# The published table gives epsilon to five decimals.
+_TABLE_ROUNDING = 5e-6
+_PARTS_OF_A_RANGE = 3
+
+
+class Question(NamedTuple):
+    """What is asked of each law.
+
+    Attributes:
+        dim: Dimension d.
+        epsilon: Deviation; None when it is what is asked for.
+        num_vectors: Number of directions k; None when it is what is asked for.
+        rounding: Largest rounding error of epsilon.
+        stderr: Standard error of a measured epsilon.
+        model: Name of the published model it is about, empty for none.
+        published: Published capacity of that model, None if it is called indeterminate.
+    """
+
+    dim: int
+    epsilon: float | None = None
+    num_vectors: float | None = None
+    rounding: float = 0.0
+    stderr: float = 0.0
+    model: str = ""
+    published: float | None = None
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Leave it to the caller to say in one line what is wrong."""
+        raise ValueError(message.removeprefix("argument --"))
+
+
+def main(args: Sequence[str]) -> int:
+    """Answer what the options ask, on standard output.
+
+    Args:
+        args: The options, without the command itself.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        ValueError: If the options make no question, or the packings cannot be fitted.
+    """
+    options = _parser().parse_args(args)
+    questions = list(_questions(options))
+    if not questions and options.fit is None:
+        raise ValueError(
+            "epsilon: expected --epsilon, --num_vectors, --embeddings, --model or --fit, got none"
+        )
+    if options.figure is not None and options.fit is None:
+        raise ValueError("figure: expected --fit with it, got a figure of nothing; add --fit PATH")
+    # torch takes seconds to import, which a wrong option or --help should not cost.
+    from toolkit import capacity_report as report  # noqa: PLC0415
+
+    skipped: list[str] = []
+    if options.fit is None:
+        laws = _published_laws(options)
+    else:
+        from toolkit.packing_runs import read_packings  # noqa: PLC0415
+
+        points = read_packings(options.fit)
+        laws, skipped = _fitted_laws(options, points)
+        if options.figure is not None:
+            report.draw_fits(laws, points, options.figure)
+    write = report.as_json if options.json else report.as_text
+    sys.stdout.write(write(questions, laws, skipped))
+    return 0
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="python -m toolkit capacity",
+        description="How many almost orthogonal directions fit into d dimensions at a deviation "
+        "epsilon, and the inverse, by the laws of arXiv 2606.02765.",
+        epilog="Numbers may be ranges, FIRST:LAST:STEP. Intervals hold 95 % of bootstrapped fits; "
+        "epsilon counts as rounded to the digits given.",
+    )
+    add = parser.add_argument
+    add("--dim", nargs="+", metavar="D", help="dimension d")
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--epsilon", nargs="+", metavar="E", help="deviation: how many fit?")
+    asked.add_argument("--num_vectors", nargs="+", metavar="K", help="number: at which deviation?")
+    asked.add_argument(
+        "--embeddings", type=Path, metavar="FILE", help=".npy or .pt with one matrix, rows = tokens"
+    )
+    asked.add_argument("--model", nargs="+", metavar="NAME", help="models of the published table")
+    add("--law", nargs="+", choices=_LAWS, help="laws to ask, by default all")
+    add("--fit", type=Path, metavar="PATH", help="fit the laws to a folder of runs or a CSV file")
+    add("--figure", type=Path, metavar="FILE", help="draw measured against fitted")
+    add("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _questions(options: argparse.Namespace) -> Iterator[Question]:
+    if options.model is not None:
+        yield from map(_about_model, options.model)
+        return
+    if options.embeddings is not None:
+        yield _about_matrix(options.embeddings)
+        return
+    dims = [_integer("dim", number) for number in _numbers("dim", options.dim)]
+    epsilons = _numbers("epsilon", options.epsilon)
+    counts = _numbers("num_vectors", options.num_vectors)
+    if bool(dims) != bool(epsilons or counts):
+        raise ValueError("dim: expected together with --epsilon or --num_vectors; give both")
+    for dim in dims:
+        for epsilon in epsilons:
+            half_unit = float(Decimal(1).scaleb(_last_digit(epsilon)) / 2)
+            yield Question(dim, epsilon=float(epsilon), rounding=half_unit)
+        for count in counts:
+            yield Question(dim, num_vectors=float(count))
+
+
+def _about_model(name: str) -> Question:
+    from toolkit.reference import model_capacities  # noqa: PLC0415
+
+    models = {model.model: model for model in model_capacities()}
+    if name not in models:
+        close = difflib.get_close_matches(name, models, n=3, cutoff=0.4) or list(models)
+        raise ValueError(
+            f"model: expected a published model, got {name!r}; near: {', '.join(close)}"
+        )
+    _, dim, epsilon, capacity = models[name]
+    return Question(dim, epsilon=epsilon, rounding=_TABLE_ROUNDING, model=name, published=capacity)
+
+
+def _about_matrix(path: Path) -> Question:
+    from toolkit.capacity_report import read_matrix  # noqa: PLC0415
+    from toolkit.functional import deviation_stderr, embedding_deviation  # noqa: PLC0415
+
+    matrix = read_matrix(path)
+    epsilon = embedding_deviation(matrix).epsilon
+    return Question(matrix.shape[1], epsilon=epsilon, stderr=deviation_stderr(matrix))
+
+
+def _published_laws(options: argparse.Namespace) -> list["CapacityLaw"]:
+    from toolkit.capacity_laws import proven_law, published_law  # noqa: PLC0415
+
+    laws = [published_law(law) for law in options.law or _LAWS]
+    return laws if options.law else [*laws, proven_law()]
+
+
+def _fitted_laws(
+    options: argparse.Namespace, points: "Sequence[PackingPoint]"
+) -> tuple[list["CapacityLaw"], list[str]]:
+    """The laws that can be fitted, and why others cannot."""
+    from toolkit.capacity_laws import fitted_law  # noqa: PLC0415
+
+    laws, skipped = [], []
+    for law in options.law or _LAWS:
+        try:
+            laws.append(fitted_law(points, law))
+        except ValueError as error:
+            if options.law:
+                raise
+            skipped.append(str(error))
+    return laws, skipped
+
+
+def _numbers(name: str, texts: Sequence[str] | None) -> list[Decimal]:
+    """Numbers and ranges FIRST:LAST:STEP, with the digits they were given in."""
+    numbers = []
+    for text in texts or ():
+        try:
+            parts = [Decimal(part) for part in text.split(":")]
+        except InvalidOperation:
+            parts = []
+        if len(parts) == 1 and parts[0].is_finite():
+            numbers += parts
+        elif len(parts) == _PARTS_OF_A_RANGE and parts[2] > 0:
+            first, last, step = parts
+            numbers += [first + step * i for i in range(int((last - first) / step) + 1)]
+        else:
+            raise ValueError(f"{name}: expected a number or FIRST:LAST:STEP, got {text!r}")
+    return numbers
+
+
+def _integer(name: str, number: Decimal) -> int:
+    if number != int(number):
+        raise ValueError(f"{name}: expected an integer, got {number}")
+    return int(number)
+
+
+def _last_digit(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return exponent if isinstance(exponent, int) else 0
