@@ -268,10 +268,9 @@ def test_random_baseline_is_the_smallest_of_the_draws() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", [0, 40])
-def test_random_baseline_reaches_the_published_table(index: int) -> None:
-    point = random_packing()[index]
-    best = random_max_abs_cosine(point.num_vectors, point.dim)
+def test_random_baseline_reaches_the_published_table() -> None:
+    point = random_packing()[0]
+    best = random_max_abs_cosine(point.num_vectors, point.dim, num_draws=1000)
     assert best == pytest.approx(point.max_abs_cosine, rel=0.02)
 
 
