@@ -25,6 +25,26 @@ NUM_BUCKETS = 2**18
 MIN_VARIANCE_SHARE = 1e-10
 
 
+class Buffers(NamedTuple):
+    """What ranking all pairs of one subspace writes to: fresh pages cost as much as the sort.
+
+    Attributes:
+        cosines: Similarities of all points, float32 of shape (n, n).
+        values: Those of the pairs, float32.
+        keys: The same as integers, int32.
+        ordered: Sorted keys, int32.
+        order: Where each sorted key came from, int64.
+        partners: Full-space ranks in that order, float64.
+    """
+
+    cosines: Tensor
+    values: Tensor
+    keys: Tensor
+    ordered: Tensor
+    order: Tensor
+    partners: Tensor
+
+
 class Geometry(NamedTuple):
     """Pairs of points, ranked by their similarity in full space.
 
@@ -35,6 +55,7 @@ class Geometry(NamedTuple):
         positions: Centred ranks of as many different values, in ascending order.
         ranks: Centred average ranks of ``pairs``; None where these are ``positions``.
         variance: Sum of their squares; 0 if all pairs are equally far apart or on one line.
+        buffers: Scratch memory, overwritten by each `rank_correlation`.
     """
 
     coordinates: Tensor
@@ -42,6 +63,7 @@ class Geometry(NamedTuple):
     positions: Tensor
     ranks: Tensor | None
     variance: float
+    buffers: Buffers
 
 
 class Readout(NamedTuple):
@@ -68,7 +90,15 @@ def ranked_geometry(points: Points) -> Geometry | None:
     variance = float(ranks.square().sum()) if informative(keys) else 0.0
     coordinates = _coordinates(points.units, cosines / steps(cosines.dtype))
     ties = ranks if len(tied) else None
-    return Geometry(coordinates, pairs[order], positions, ties, variance)
+    buffers = _buffers(len(points.units), len(pairs), pairs.device)
+    return Geometry(coordinates, pairs[order], positions, ties, variance, buffers)
+
+
+def _buffers(num_points: int, num_pairs: int, device: torch.device) -> Buffers:
+    """Memory for one subspace at a time; none of it is used before it is written."""
+    kinds = (torch.float32, torch.int32, torch.int32, torch.int64, torch.float64)
+    vectors = [torch.empty(num_pairs, dtype=kind, device=device) for kind in kinds]
+    return Buffers(torch.empty(num_points, num_points, device=device), *vectors)
 
 
 def project(
@@ -90,7 +120,7 @@ def rank_correlation(
     geometry: Geometry, projected: Float32[Tensor, "n k"], *, exact: bool = True
 ) -> float:
     """Spearman correlation of the pairs' similarities, full space against ``projected``."""
-    cosines = scaled_cosines(projected)
+    cosines = scaled_cosines(projected, out=geometry.buffers.cosines)
     covariance, variance = (_sorted if exact else _bucketed)(geometry, cosines)
     if variance <= ROUNDING * len(geometry.pairs) ** 3 or not geometry.variance:
         return math.nan
@@ -121,10 +151,14 @@ def compare_readout(
 
 def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float]:
     """Products of the centred ranks with those in full space, and with themselves."""
-    positions = geometry.positions
-    ordered, order = torch.sort(similarity_keys(cosines, geometry.pairs))
+    positions, buffers = geometry.positions, geometry.buffers
+    keys = similarity_keys(cosines, geometry.pairs, out=(buffers.values, buffers.keys))
+    ordered, order = torch.sort(keys, out=(buffers.ordered, buffers.order))
     # Pairs are numbered in full-space order: without ties the number is the rank there.
-    partners = order.double() if geometry.ranks is None else geometry.ranks.index_select(0, order)
+    if geometry.ranks is None:
+        partners = buffers.partners.copy_(order)
+    else:
+        partners = torch.index_select(geometry.ranks, 0, order, out=buffers.partners)
     tied, shared = tied_ranks(ordered)
     shift = shared - positions[tied]
     covariance = torch.dot(positions, partners) + torch.dot(shift, partners[tied])

@@ -75,28 +75,37 @@ def pair_index(members: Int64[Tensor, " n"]) -> Int64[Tensor, " pairs"]:
     return torch.maximum(first, second).mul_(num_points).add_(torch.minimum(first, second))
 
 
-def scaled_cosines(rows: Float[Tensor, "n k"]) -> Float[Tensor, "n n"]:
+def scaled_cosines(
+    rows: Float[Tensor, "n k"], *, out: Float[Tensor, "n n"] | None = None
+) -> Float[Tensor, "n n"]:
     """Cosine similarities below the diagonal, 1 on it, times `steps`; the rest is undefined.
 
-    A zero row is orthogonal to every other.
+    They are written to ``out`` where it is given. A zero row is orthogonal to every other.
     """
     scale = steps(rows.dtype)
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     # Dividing first keeps the similarities of points on a line exactly 1 and -1.
     units = rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny)
-    cosines = lower_gram(units.mul_(math.sqrt(scale)))
+    cosines = lower_gram(units.mul_(math.sqrt(scale)), out=out)
     cosines.diagonal().fill_(scale)
     return cosines
 
 
 def similarity_keys(
-    cosines: Float[Tensor, "n n"], pairs: Int64[Tensor, " pairs"]
+    cosines: Float[Tensor, "n n"],
+    pairs: Int64[Tensor, " pairs"],
+    *,
+    out: tuple[Float[Tensor, " pairs"], Int[Tensor, " pairs"]] | None = None,
 ) -> Int[Tensor, " pairs"]:
-    """Scaled similarities of the indexed pairs as integers, which sort far faster than floats."""
+    """Scaled similarities of the indexed pairs as integers, which sort far faster than floats.
+
+    The similarities and the integers are written to ``out`` where it is given.
+    """
     integer = torch.int32 if cosines.dtype == torch.float32 else torch.int64
+    values, keys = out or (None, pairs.new_empty(len(pairs), dtype=integer))
+    values = torch.index_select(cosines.view(-1), 0, pairs, out=values)
     # Rounding can lift parallel rows above the 1 of equal ones.
-    values = cosines.view(-1).index_select(0, pairs).clamp_(max=steps(cosines.dtype))
-    return values.to(integer)
+    return keys.copy_(values.clamp_(max=steps(cosines.dtype)))
 
 
 def steps(dtype: torch.dtype) -> float:

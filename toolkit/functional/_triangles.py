@@ -1,5 +1,7 @@
 """Products that need one triangle only."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from scipy.linalg import get_blas_funcs
@@ -9,16 +11,24 @@ from torch import Tensor
 BLOCK_ROWS = 128
 
 
-def lower_gram(rows: Float[Tensor, "n k"]) -> Float[Tensor, "n n"]:
-    """Inner products of the rows, on and below the diagonal; what lies above is undefined."""
+def lower_gram(
+    rows: Float[Tensor, "n k"], *, out: Float[Tensor, "n n"] | None = None
+) -> Float[Tensor, "n n"]:
+    """Inner products of the rows, on and below the diagonal; what lies above is undefined.
+
+    They are written to ``out`` where it is given.
+    """
     if rows.device.type != "cpu":
-        return rows @ rows.mT
+        return torch.mm(rows, rows.mT, out=out)
     # Half the work of a general product, which torch has no call for.
     values = rows.numpy()
     (syrk,) = get_blas_funcs(("syrk",), (values,))
-    if values.flags.c_contiguous:
-        return torch.from_numpy(syrk(1.0, values.T, trans=1).T)
-    return torch.from_numpy(syrk(1.0, values).T)
+    options: dict[str, Any] = {"trans": 1} if values.flags.c_contiguous else {}
+    if out is not None:
+        # Fortran's order, in which it is the triangle on the other side.
+        options |= {"c": out.numpy().T, "overwrite_c": 1}
+    product = syrk(1.0, values.T if values.flags.c_contiguous else values, **options).T
+    return torch.from_numpy(product) if out is None else out
 
 
 def lower_product(
