@@ -13,8 +13,3 @@ def toy_model(pl_module: L.LightningModule, *, wanted_by: object) -> Superpositi
             f"{type(pl_module).__name__}; remove the callback"
         )
     return pl_module
-
-
-def width_name(m: int) -> str:
-    """Return the last part of the tags of width m."""
-    return f"m_{m:04d}"

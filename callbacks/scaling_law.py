@@ -9,7 +9,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from callbacks._toy import toy_model, width_name
+from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment, Point, num_nonfinite
 from toolkit.data import PowerFrequencies, SparseFeatures
@@ -23,6 +23,7 @@ from toolkit.functional import (
     weak_superposition_loss,
 )
 from toolkit.models import SuperpositionAutoencoder
+from toolkit.models.superposition_autoencoder import width_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

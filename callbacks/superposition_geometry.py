@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 from torch import Tensor
 
-from callbacks._toy import toy_model, width_name
+from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment, Point, num_nonfinite
 from toolkit.figures import norm_histogram, overlap_against_width
@@ -17,6 +17,7 @@ from toolkit.functional import (
     represented_fraction,
     welch_bound,
 )
+from toolkit.models.superposition_autoencoder import width_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

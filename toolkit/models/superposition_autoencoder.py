@@ -219,9 +219,14 @@ class SuperpositionAutoencoder(L.LightningModule):
     def _by_width(self, metric: str, losses: list[float]) -> dict[str, float]:
         values = {}
         for m, loss in zip(self.widths, losses, strict=True):
-            values[f"{metric}/loss/m_{m:04d}"] = loss
-            values[f"{metric}/loss_mean/m_{m:04d}"] = loss / self.num_features
+            values[f"{metric}/loss/{width_name(m)}"] = loss
+            values[f"{metric}/loss_mean/{width_name(m)}"] = loss / self.num_features
         return values
+
+
+def width_name(m: int) -> str:
+    """Return the last part of the tags of width m."""
+    return f"m_{m:04d}"
 
 
 def _check_sizes(num_features: int, widths: list[int]) -> None:
