@@ -35,7 +35,7 @@ def gram_penalty(
     G holds the cosines of the rows. In units of |cos| the norm bounds the largest |cosine| from
     above and neither it nor its gradient underflows, as the plain sum of arXiv 2606.02765 does;
     the minimiser is the same. Differentiable once; the gradient is a closed form, computed
-    together with the value in 3 k^2 d multiply-adds.
+    together with the value in 3 k^2 d floating-point operations.
 
     Args:
         vectors: Real matrix of shape (k, d), k at least 2; rows need not have unit norm.

@@ -69,7 +69,7 @@ class VectorPacking(L.LightningModule):
         num_vectors: int,
         dim: int,
         *,
-        exponent: Literal["published"] | float | tuple[float, float] = (8, 150),
+        exponent: Literal["published"] | float | tuple[float, float] = (4, 400),
         lr: Literal["published"] | float = 0.01,
         warmup_fraction: float = 0.02,
         lr_floor: float = 0.0,
