@@ -185,6 +185,7 @@ def test_too_few_packings_leave_a_law_out(
         (["--dim", "8.5", "--epsilon", "1"], "dim: expected an integer, got 8.5"),
         (["--dim", "8", "--epsilon", "1:2"], "epsilon: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8", "--epsilon", "1:2:0"], "epsilon: expected a number or FIRST:LAST:STEP"),
+        (["--dim", "8:inf:1", "--epsilon", "1"], "dim: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8", "--epsilon", "nan"], "epsilon: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8", "--epsilon", "0"], "epsilon: expected a finite number above 0, got 0"),
         (["--dim", "0", "--epsilon", "1"], "dim: expected an integer of at least 1, got 0"),

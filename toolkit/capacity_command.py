@@ -183,7 +183,9 @@ def _numbers(name: str, texts: Sequence[str] | None) -> list[Decimal]:
             parts = [Decimal(part) for part in text.split(":")]
         except InvalidOperation:
             parts = []
-        if len(parts) == 1 and parts[0].is_finite():
+        if not all(part.is_finite() for part in parts):
+            parts = []
+        if len(parts) == 1:
             numbers += parts
         elif len(parts) == _PARTS_OF_A_RANGE and parts[2] > 0:
             first, last, step = parts

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from toolkit.capacity_laws import Answer, CapacityLaw
 from toolkit.figures import measured_against_fitted
-from toolkit.functional.capacity import deviation_for
+from toolkit.functional.capacity import PackingLaw, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
 from toolkit.reference import PackingPoint
 
@@ -28,8 +28,9 @@ def as_text(
 ) -> str:
     """Return tables for people, one for the fits and one for the answers."""
     parts = []
-    if any(law.fit for law in laws):
-        parts.append(_fit_table(laws))
+    fits = [(law, law.fit) for law in laws if law.fit]
+    if fits:
+        parts.append(_fit_table(fits))
     parts += [f"left out: {reason}\n" for reason in skipped]
     if questions:
         parts.append(_answer_table(questions, laws))
@@ -44,7 +45,7 @@ def as_json(
     answers = [
         _answer_record(question, law, _ask(law, question)) for question in questions for law in laws
     ]
-    fits = [_fit_record(law) for law in laws if law.fit]
+    fits = [_fit_record(law, law.fit) for law in laws if law.fit]
     content = {"answers": answers, "fits": fits, "left_out": list(skipped)}
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -107,12 +108,9 @@ def _answer_table(questions: Sequence["Question"], laws: Sequence[CapacityLaw]) 
     return _aligned(rows) + footer
 
 
-def _fit_table(laws: Sequence[CapacityLaw]) -> str:
+def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLaw]]) -> str:
     rows = [("law", "constant", "value", "95 % interval", "R2", "MAPE", "NRMSE", "packings")]
-    for law in laws:
-        if law.fit is None:
-            continue
-        fit = law.fit
+    for law, fit in fits:
         quality = (f"{fit.r2:.5f}", f"{fit.mape:.2%}", f"{fit.nrmse:.2%}", str(fit.num_points))
         for name, value in law.constants.items():
             interval = percentile_interval(law.resamples[name].tolist())
@@ -161,13 +159,11 @@ def _answer_record(question: "Question", law: CapacityLaw, answer: Answer) -> di
     return record
 
 
-def _fit_record(law: CapacityLaw) -> dict[str, Any]:
-    if law.fit is None:
-        return {}
+def _fit_record(law: CapacityLaw, fit: PackingLaw) -> dict[str, Any]:
     intervals = {
         name: list(percentile_interval(values.tolist())) for name, values in law.resamples.items()
     }
-    numbers = {name: value for name, value in law.fit._asdict().items() if name != "constants"}
+    numbers = {name: value for name, value in fit._asdict().items() if name != "constants"}
     return {
         "law": law.label,
         "constants": law.constants,

@@ -166,6 +166,10 @@ def test_bad_points_are_refused() -> None:
     few = [column[[0, 1, 2, 3, 7]] for column in columns]
     with pytest.raises(ValueError, match=r"only \d of 20 resamples could be fitted"):
         bootstrap_packing_law(*few, law="full", num_resamples=10)
+    # Deviations that rise with d have a negative exponent c.
+    backwards = (columns[0], columns[1], columns[2] * columns[1])
+    with pytest.raises(ValueError, match="expected points near law 'full', got the constants"):
+        bootstrap_packing_law(*backwards, law="full")
     with pytest.raises(ValueError, match="num_vectors: expected a finite number of at least 1"):
         deviation_interval(8, 0.5, CONSTANTS, law="jl")
     with pytest.raises(ValueError, match="values: expected at least one number, got none"):

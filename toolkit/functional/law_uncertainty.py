@@ -69,6 +69,11 @@ def bootstrap_packing_law(
     """
     integer_at_least("num_resamples", num_resamples, 2)
     constants = fit_packing_law(num_vectors, dims, epsilons, law=law).constants
+    if min(constants.values()) <= 0:
+        raise ValueError(
+            f"epsilons: expected points near law {law!r}, got the constants {constants}; "
+            "fit other points"
+        )
     log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
     generator = torch.Generator().manual_seed(0) if generator is None else generator
     # Draws that lack what the law needs, a second dimension for instance, drop out.
@@ -182,8 +187,8 @@ def deviation_interval(
         ValueError: As `deviation_for` and `percentile_interval`.
     """
     resamples = _resamples(constants)
-    deviations = (deviation_for(dim, num_vectors, law=law, **values) for values in resamples)
-    return percentile_interval(deviations, level=level)
+    values = (deviation_for(dim, num_vectors, law=law, **drawn) for drawn in resamples)
+    return percentile_interval(values, level=level)
 
 
 def _weighted_fits(
