@@ -129,7 +129,7 @@ def time_steps(data: SparseFeatures, rounds: int) -> None:
 
 
 def time_fit(rounds: int, steps: int) -> None:
-    """The sizes of configs/toy.yaml: `fit` with logging against the bare loop, per step."""
+    """The sizes of configs/toy.yaml: `fit` without a logger against the bare loop, per step."""
     widths, ratios = [10, 15, 23, 34, 51], []
     for _ in range(rounds):
         data = SparseFeatures(512, PowerFrequencies(1.0), steps_per_epoch=steps, seed=0)
