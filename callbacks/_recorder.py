@@ -7,8 +7,9 @@ import lightning as L
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
-from callbacks.measurement import Moment, Point
-from toolkit.provenance import versions
+from callbacks.measurement import Moment
+from toolkit.points import Point, measurement_rows
+from toolkit.provenance import dtype_names, versions
 from toolkit.run_folder import logger_folder
 from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
 
@@ -40,31 +41,21 @@ class Recorder:
         points: list[Point],
         tensors: Mapping[str, Tensor],
         *,
-        metric: str,
         conditions: dict[str, Any],
     ) -> list[MeasurementRow]:
         """Return the points as rows of the table, with the fingerprint of ``tensors``."""
-        digest = moment.fingerprint(tensors)
-        dtypes = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors.values()})
-        return [
-            MeasurementRow(
-                run=self._run,
-                model=type(moment.pl_module).__name__,
-                revision="",
-                commit="",
-                step=moment.step,
-                metric=metric,
-                quantity=point.quantity,
-                layer=point.layer,
-                value=point.value,
-                num_points=point.num_points,
-                conditions=conditions,
-                dtype=" ".join(dtypes),
-                weights_hash=digest,
-                versions=versions("lightning"),
-            )
-            for point in points
-        ]
+        common = {
+            "run": self._run,
+            "model": type(moment.pl_module).__name__,
+            "revision": "",
+            "commit": "",
+            "step": moment.step,
+            "conditions": conditions,
+            "dtype": dtype_names(tensors.values()),
+            "weights_hash": moment.fingerprint(tensors),
+            "versions": versions("lightning"),
+        }
+        return measurement_rows(points, common)
 
     def holds(self, rows: list[MeasurementRow]) -> bool:
         """Whether the table has measured the same weights at the same step in the same way."""

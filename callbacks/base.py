@@ -14,8 +14,9 @@ from torch import Tensor
 
 from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
-from callbacks.measurement import Moment, Point
+from callbacks.measurement import Moment
 from callbacks.schedule import Schedule
+from toolkit.points import Point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,10 +65,10 @@ class MeasurementCallback(Callback, ABC):
             raise ValueError(f"on_error: expected 'raise', 'warn' or None, got {on_error!r}")
         self.schedule = schedule
         self.on_error = on_error
-        self.prefix = self.metric
         self.history: dict[int, dict[str, float]] = {}
         self.shared: dict[Any, Any] = {}
         self._due = Schedule(schedule)
+        self._suffix = ""
         self._fitting = True
         self._last_step: float | None = None
         self._checkpoint_step: int | None = None
@@ -100,14 +101,20 @@ class MeasurementCallback(Callback, ABC):
         """Return sentences for the end of a run, from the end of `history`."""
         return []
 
-    def tag(self, quantity: str, layer: str = "") -> str:
+    def tag(self, quantity: str, layer: str = "", *, metric: str = "") -> str:
         """Return the tag of a number, ``prefix/quantity/layer``."""
-        return "/".join(part for part in (self.prefix, quantity, layer) if part)
+        prefix = self._prefixed(metric) if metric else self.prefix
+        return "/".join(part for part in (prefix, quantity, layer) if part)
 
     @property
     def latest(self) -> dict[str, float]:
         """Last entry of `history`, values by tag; empty before the first or after a failed one."""
         return self.history[max(self.history)] if self.history else {}
+
+    @property
+    def prefix(self) -> str:
+        """First part of every tag."""
+        return self._prefixed(self.metric)
 
     @cached_property
     def state_key(self) -> str:
@@ -137,7 +144,7 @@ class MeasurementCallback(Callback, ABC):
         self.check(trainer, pl_module)
         siblings = _measuring(trainer)
         number = [other.metric for other in siblings[: siblings.index(self)]].count(self.metric)
-        self.prefix = f"{self.metric}_{number + 1}" if number else self.metric
+        self._suffix = f"_{number + 1}" if number else ""
         self._fitting = stage == "fit"
         self._checkpoint_step = None
         self._recorder = Recorder(trainer)
@@ -198,6 +205,9 @@ class MeasurementCallback(Callback, ABC):
         if trainer.state.fn == "validate":
             self._measure(trainer, pl_module, self._loaded_step(trainer))
 
+    def _prefixed(self, metric: str) -> str:
+        return f"{metric}{self._suffix}"
+
     def _loaded_step(self, trainer: L.Trainer) -> int:
         if self._checkpoint_step is None and trainer.ckpt_path is not None:
             # A checkpoint of weights alone calls no hook of a callback.
@@ -226,7 +236,10 @@ class MeasurementCallback(Callback, ABC):
             )
 
     def _publish(self, moment: Moment, points: list[Point]) -> None:
-        values = {self.tag(point.quantity, point.layer): point.value for point in points}
+        values = {
+            self.tag(point.quantity, point.layer, metric=point.metric): point.value
+            for point in points
+        }
         if self._fitting:
             self.history[moment.step] = values
         # Not pl_module.log: Lightning would visit each value again after every later batch.
@@ -240,9 +253,8 @@ class MeasurementCallback(Callback, ABC):
         self, moment: Moment, points: list[Point], values: dict[str, float], recorder: Recorder
     ) -> None:
         tensors = dict(self.hashed_tensors(moment.pl_module))
-        rows = recorder.rows(
-            moment, points, tensors, metric=self.prefix, conditions=self.conditions(moment.trainer)
-        )
+        named = [p._replace(metric=self._prefixed(p.metric or self.metric)) for p in points]
+        rows = recorder.rows(moment, named, tensors, conditions=self.conditions(moment.trainer))
         # Validation may meet weights that this folder has measured, and step 0 those of validation.
         if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
             return

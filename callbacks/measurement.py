@@ -1,30 +1,13 @@
-"""What a measurement sees, and what it gives back."""
+"""What a measurement sees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
-import torch
 from torch import Tensor
 
 from toolkit.provenance import weights_hash
-
-
-class Point(NamedTuple):
-    """One measured number.
-
-    Attributes:
-        quantity: Second part of the tag.
-        layer: Third part of the tag; empty for a number that belongs to no layer.
-        value: The number, NaN where it could not be computed.
-        num_points: Rows, texts or widths that entered it, None where that means nothing.
-    """
-
-    quantity: str
-    layer: str
-    value: float
-    num_points: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,8 +33,3 @@ class Moment:
             self.shared[key] = weights_hash(tensors.items())
         digest: str = self.shared[key]
         return digest
-
-
-def num_nonfinite(*tensors: Tensor) -> int:
-    """Return how many values are NaN or infinite."""
-    return sum(int((~torch.isfinite(tensor)).sum()) for tensor in tensors)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment, Point, num_nonfinite
+from callbacks.measurement import Moment
 from toolkit.figures import abs_cosine_histogram
 from toolkit.functional import (
     cosine_histogram,
@@ -17,6 +17,7 @@ from toolkit.functional import (
     welch_bound,
 )
 from toolkit.models import VectorPacking
+from toolkit.points import Point, num_nonfinite
 from toolkit.reference import optimised_packing
 
 if TYPE_CHECKING:

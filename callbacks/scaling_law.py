@@ -11,7 +11,7 @@ from torch import Tensor
 
 from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment, Point, num_nonfinite
+from callbacks.measurement import Moment
 from toolkit.data import PowerFrequencies, SparseFeatures
 from toolkit.figures import loss_against_width
 from toolkit.functional import (
@@ -24,6 +24,7 @@ from toolkit.functional import (
 )
 from toolkit.models import SuperpositionAutoencoder
 from toolkit.models.superposition_autoencoder import width_name
+from toolkit.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment, Point, num_nonfinite
+from callbacks.measurement import Moment
 from toolkit.figures import norm_histogram, overlap_against_width
 from toolkit.functional import (
     feature_norms,
@@ -18,6 +18,7 @@ from toolkit.functional import (
     welch_bound,
 )
 from toolkit.models.superposition_autoencoder import width_name
+from toolkit.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

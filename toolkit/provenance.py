@@ -44,6 +44,11 @@ def _digest(name: str, tensor: Tensor) -> bytes:
     return digest.digest()
 
 
+def dtype_names(tensors: Iterable[Tensor]) -> str:
+    """Return the names of the tensors' dtypes, each once, in order."""
+    return " ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
+
+
 @cache
 def versions(*packages: str) -> dict[str, str]:
     """Return the versions of the toolkit, Python, torch and further installed ``packages``.

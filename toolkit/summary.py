@@ -94,7 +94,8 @@ def collect(callbacks: Iterable[Any]) -> Summary:
             (max(callback.history) for callback in measuring if callback.history), default=None
         ),
         columns=columns,
-        cells=dict(sorted(cells.items())),
+        # What enters the unembedding comes behind the numbered layers.
+        cells=dict(sorted(cells.items(), key=lambda cell: (cell[0] == "final", cell[0]))),
         lines=[line for callback in measuring for line in callback.headline_lines()],
         values={tag: value for callback in measuring for tag, value in callback.latest.items()},
     )
