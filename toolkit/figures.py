@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours are told apart with any kind of colour vision.
-_BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 _NUM_BINS = 60
 _TICK_GAP = 0.05  # of the axis
 
@@ -30,9 +30,9 @@ def loss_against_width(
         step: Optimiser updates behind the losses.
         lines: Up to three lines by label, each by width; what is not positive is left out.
     """
-    figure, axes = _axes(f"Loss against width, step {step:,}", "width m")
+    figure, axes = new_axes(f"Loss against width, step {step:,}", "width m")
     axes.set_ylabel("loss (squared error, sum over features)")
-    styles = zip(lines.items(), (_ORANGE, _BLUE, _GREEN), (":", "-", "--"), strict=False)
+    styles = zip(lines.items(), (ORANGE, BLUE, GREEN), (":", "-", "--"), strict=False)
     for (label, values), color, style in styles:
         axes.plot(*_positive(values), style, color=color, label=label, linewidth=1.6)
     axes.plot(*_positive(losses), "o", color="black", label="measured", markersize=6)
@@ -49,19 +49,19 @@ def norm_histogram(norms: Mapping[int, Tensor], *, step: int, threshold: float) 
         step: Optimiser updates behind the weights.
         threshold: Norm above which a feature counts as represented.
     """
-    figure, axes = _axes(f"Row norms of W, step {step:,}", "row norm of W (one row per feature)")
+    figure, axes = new_axes(f"Row norms of W, step {step:,}", "row norm of W (one row per feature)")
     axes.set_ylabel("share of features")
     largest = max((float(values.max()) for values in norms.values()), default=0.0)
     bins = np.linspace(0, max(1.05 * largest, 1.2, 1.2 * threshold), _NUM_BINS + 1)
     for (m, values), color in zip(sorted(norms.items()), _colors(len(norms)), strict=True):
         counts, _ = np.histogram(values.double().numpy(), bins)
         axes.stairs(counts / len(values), bins, color=color, label=f"m = {m}", linewidth=1.4)
-    axes.axvline(threshold, color=_GREY, linestyle="--", linewidth=1.2)
+    axes.axvline(threshold, color=GREY, linestyle="--", linewidth=1.2)
     axes.text(
         threshold,
         0.99,
         " represented →",
-        color=_GREY,
+        color=GREY,
         va="top",
         transform=axes.get_xaxis_transform(),
     )
@@ -87,15 +87,15 @@ def overlap_against_width(
         represented: The same for the represented rows.
         welch: Its smallest possible value, reached by tight frames.
     """
-    figure, axes = _axes(f"Overlap against width, step {step:,}", "width m")
+    figure, axes = new_axes(f"Overlap against width, step {step:,}", "width m")
     axes.set_ylabel("mean squared cosine of different rows")
     random = {m: 1 / m for m in overlap}
-    axes.plot(*_positive(random), "--", color=_GREY, label="random directions, 1/m")
-    axes.plot(*_positive(welch), ":", color=_ORANGE, label="tight frame (Welch)")
-    axes.plot(*_positive(overlap), "o-", color=_BLUE, label="all rows")
+    axes.plot(*_positive(random), "--", color=GREY, label="random directions, 1/m")
+    axes.plot(*_positive(welch), ":", color=ORANGE, label="tight frame (Welch)")
+    axes.plot(*_positive(overlap), "o-", color=BLUE, label="all rows")
     # Hollow, as the two coincide once every feature is represented.
     xs, ys = _positive(represented)
-    axes.plot(xs, ys, "s:", color=_GREEN, label="represented rows", mfc="none", markersize=10)
+    axes.plot(xs, ys, "s:", color=GREEN, label="represented rows", mfc="none", markersize=10)
     _log_axes(axes, sorted(overlap))
     axes.legend()
     return figure
@@ -113,7 +113,7 @@ def abs_cosine_histogram(
         welch: Smallest possible largest |cosine|.
         published: Largest |cosine| of the published packing, None where there is none.
     """
-    figure, axes = _axes(f"|cos| of all pairs, step {step:,}", "|cos|")
+    figure, axes = new_axes(f"|cos| of all pairs, step {step:,}", "|cos|")
     axes.set_ylabel("share of pairs")
     negative, positive = counts.double().numpy().reshape(2, -1)
     shares = (positive + negative[::-1]) / counts.sum().item()
@@ -122,9 +122,9 @@ def abs_cosine_histogram(
     joined = -(-filled // _NUM_BINS)
     padded = np.pad(shares[:filled], (0, -filled % joined)).reshape(-1, joined).sum(1)
     bins = np.arange(len(padded) + 1) * joined / len(shares)
-    axes.stairs(padded, bins, color=_BLUE, fill=True, alpha=0.8)
+    axes.stairs(padded, bins, color=BLUE, fill=True, alpha=0.8)
     lines = {"largest": largest, "Welch bound": welch, "published": published}
-    styles = zip(lines.items(), ("black", _ORANGE, _GREEN), ("-", ":", "--"), strict=True)
+    styles = zip(lines.items(), ("black", ORANGE, GREEN), ("-", ":", "--"), strict=True)
     for (label, value), color, style in styles:
         if value is not None:
             axes.axvline(value, color=color, linestyle=style, label=f"{label} {value:.4f}")
@@ -143,21 +143,22 @@ def measured_against_fitted(
         measured: Measured values of the points each law was fitted to, by law; all positive.
         fitted: The laws' values for the same points.
     """
-    figure, axes = _axes("Largest |cos|, measured against fitted", "fitted")
+    figure, axes = new_axes("Largest |cos|, measured against fitted", "fitted")
     axes.set_ylabel("measured")
-    styles = zip(measured.items(), (_BLUE, _ORANGE, _GREEN), ("o", "s", "^"), strict=False)
+    styles = zip(measured.items(), (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=False)
     for (law, values), color, marker in styles:
         axes.plot(fitted[law], values, marker, color=color, label=law, mfc="none", markersize=5)
     largest = max(max(values) for values in measured.values())
     smallest = min(min(values) for values in measured.values())
-    axes.plot([smallest, largest], [smallest, largest], "-", color=_GREY, linewidth=1)
+    axes.plot([smallest, largest], [smallest, largest], "-", color=GREY, linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.legend()
     return figure
 
 
-def _axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
+def new_axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
+    """Return a figure of the house style, and its axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(5.6, 4.0), dpi=110)
