@@ -1,0 +1,1 @@
+"""Language models: their families, hidden states, weight files and checkpoints."""

@@ -1,0 +1,29 @@
+"""Names of a language model's layers."""
+
+from collections.abc import Sequence
+
+FINAL = "final"
+
+
+def layer_names(num_blocks: int) -> list[str]:
+    """Return the names of the layers of a model with that many blocks, from input to output.
+
+    ``layer_00`` is what enters the first block, ``layer_01`` and so on the residual stream after
+    each block, ``final`` the tensor that the unembedding multiplies. The index i of Hugging Face's
+    ``output_hidden_states`` is ``layer_i``, except for its last entry, which is ``final``.
+
+    Example:
+        >>> layer_names(2)
+        ['layer_00', 'layer_01', 'layer_02', 'final']
+    """
+    return [f"layer_{index:02d}" for index in range(num_blocks + 1)] + [FINAL]
+
+
+def check_layers(layers: Sequence[str], num_blocks: int) -> None:
+    """Raise a ValueError if one of ``layers`` is not a layer of a model with so many blocks."""
+    known = layer_names(num_blocks)
+    unknown = [layer for layer in layers if layer not in known]
+    if unknown:
+        raise ValueError(
+            f"layer: expected {known[0]} to {known[-2]} or {FINAL}, got {', '.join(unknown)}"
+        )

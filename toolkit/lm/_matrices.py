@@ -1,0 +1,122 @@
+"""The matrices of a language model, and which weights can be measured."""
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor, nn
+
+from toolkit.functional._checks import lift
+from toolkit.lm._layers import FINAL, check_layers
+
+if TYPE_CHECKING:
+    from toolkit.lm.families import LanguageModelParts
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raise a ValueError if the model's weights are not plain numbers in this process's memory.
+
+    Args:
+        model: Any module.
+
+    Raises:
+        ValueError: If weights are on the meta device, quantised, or sharded over processes.
+    """
+    if getattr(model, "is_quantized", False):
+        raise ValueError(
+            "model: expected floating-point weights, got a quantised model; load it unquantised"
+        )
+    for name, parameter in model.named_parameters():
+        _check_plain(f"model: {name}", parameter)
+
+
+def embedding_matrix(parts: "LanguageModelParts", matrix: Literal["input", "output"]) -> Tensor:
+    """Return the stored embedding matrix, shape (V, d), detached and not copied.
+
+    Args:
+        parts: The model's parts.
+        matrix: ``input`` for the embedding, ``output`` for the unembedding.
+
+    Raises:
+        ValueError: If ``matrix`` is neither, or its weights are quantised, adapted, sharded or on
+            the meta device.
+    """
+    if matrix not in {"input", "output"}:
+        raise ValueError(f"matrix: expected 'input' or 'output', got {matrix!r}")
+    return _plain_matrix(matrix, parts.embedding if matrix == "input" else parts.unembedding)
+
+
+def is_tied(parts: "LanguageModelParts") -> bool:
+    """Return whether input and output embedding are one matrix in memory."""
+    written, read = parts.embedding.weight, parts.unembedding.weight
+    return written is read or (
+        isinstance(written, Tensor)
+        and isinstance(read, Tensor)
+        and written.shape == read.shape
+        and not written.is_meta
+        and written.data_ptr() == read.data_ptr()
+    )
+
+
+def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool = False) -> Tensor:
+    """Return the matrix that reads logits off a layer.
+
+    For ``final`` it is the unembedding W_U. For the others it is W_U P_out, with P_out the
+    projection between final norm and unembedding, and W_U where there is none.
+
+    Args:
+        parts: The model's parts.
+        layer: A layer's name, ``layer_00`` and so on or ``final``.
+        fold_norm: Multiply by the final norm's gain, as it acts on the residual stream. ``final``
+            lies behind the norm and holds the gain already, so its matrix stays W_U.
+
+    Returns:
+        Shape (V, d), detached: the stored matrix itself where nothing is multiplied, else a new
+        one, of float32 if the weights are of half precision.
+
+    Raises:
+        ValueError: If there is no such layer, or the weights cannot be read.
+    """
+    check_layers([layer], len(parts.blocks))
+    matrix = embedding_matrix(parts, "output")
+    if layer == FINAL:
+        return matrix
+    if parts.project_out is not None:
+        matrix = lift(matrix) @ lift(_plain_matrix("project_out", parts.project_out))
+    gain = getattr(parts.final_norm, "weight", None) if fold_norm else None
+    if gain is None:
+        return matrix
+    return lift(matrix) * (lift(gain.detach()) + parts.gain_offset)
+
+
+def _plain_matrix(name: str, module: nn.Module) -> Tensor:
+    """Return a module's two-dimensional floating-point ``weight``, detached and not copied."""
+    weight: Tensor | None = getattr(module, "weight", None)
+    if weight is None:
+        raise ValueError(
+            f"{name}: expected a module with a weight, got {type(module).__name__}, which stores "
+            "it in another form; load the model unquantised"
+        )
+    _check_plain(name, weight)
+    # PEFT's names: with an adapter that is not merged, the weight is only the base matrix.
+    if getattr(module, "active_adapters", None) and not getattr(module, "merged", True):
+        raise ValueError(
+            f"{name}: expected a plain matrix, got one with an adapter on it; merge it first"
+        )
+    if weight.ndim != 2:
+        raise ValueError(f"{name}: expected a matrix as weight, got shape {tuple(weight.shape)}")
+    return weight.detach()
+
+
+def _check_plain(name: str, weight: Tensor) -> None:
+    if weight.is_meta:
+        raise ValueError(f"{name}: expected values, got the meta device; load the weights first")
+    # DTensor has a mesh, DeepSpeed's stage 3 an id; both leave other processes' values out.
+    if hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") or weight.numel() == 0:
+        raise ValueError(
+            f"{name}: expected the whole tensor, got a sharded one; measure an unsharded copy"
+        )
+    if not weight.is_floating_point() or weight.dtype.itemsize < torch.float16.itemsize:
+        raise ValueError(
+            f"{name}: expected float16, bfloat16, float32 or float64, got {weight.dtype}; "
+            "load the model unquantised"
+        )

@@ -1,0 +1,175 @@
+"""Where each family of language models keeps embedding, blocks, final norm and unembedding."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import nn
+
+from toolkit.lm._matrices import check_weights, embedding_matrix, is_tied, readout_matrix
+from toolkit.lm._search import find_language_model, named_submodule, output_embedding
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "LanguageModelParts",
+    "check_weights",
+    "embedding_matrix",
+    "find_language_model",
+    "is_tied",
+    "language_model_parts",
+    "readout_matrix",
+]
+
+_NAMEABLE = ("embedding", "blocks", "final_norm", "unembedding", "project_out")
+
+
+class Family(NamedTuple):
+    """Names inside the module that holds the blocks, of what no accessor of the model knows.
+
+    Attributes:
+        blocks: The list of blocks.
+        final_norm: The norm after the last block.
+        project_out: The projection between final norm and unembedding, where there is one.
+        gain_offset: What the final norm adds to its weight before multiplying.
+    """
+
+    blocks: str = "layers"
+    final_norm: str = "norm"
+    project_out: str | None = None
+    gain_offset: float = 0.0
+
+
+# By the model type that a text model's own configuration states.
+FAMILIES: Mapping[str, Family] = {
+    "gpt_neox": Family(final_norm="final_layer_norm"),
+    "gpt2": Family(blocks="h", final_norm="ln_f"),
+    "opt": Family(final_norm="final_layer_norm", project_out="project_out"),
+    "llama": Family(),
+    "mistral": Family(),
+    "qwen2": Family(),
+    "qwen3": Family(),
+    "gemma": Family(gain_offset=1.0),
+    "gemma2": Family(gain_offset=1.0),
+    "gemma3_text": Family(gain_offset=1.0),
+    "olmo": Family(),
+    "olmo2": Family(),
+    "phi": Family(final_norm="final_layernorm"),
+    "phi3": Family(),
+}
+
+
+class LanguageModelParts(NamedTuple):
+    """Modules of a language model, none of them copied.
+
+    Attributes:
+        embedding: Input embedding; its ``weight`` has shape (V, d).
+        blocks: The L blocks that add to the residual stream, in order.
+        final_norm: The norm after the last block, or None.
+        unembedding: Output matrix; its ``weight`` has shape (V, d).
+        project_out: The projection between final norm and unembedding (some OPT models), or None.
+        body: What runs embedding and blocks: without the unembedding where the family is known,
+            else the whole model.
+        gain_offset: What the final norm adds to its weight (Gemma: 1).
+    """
+
+    embedding: nn.Module
+    blocks: nn.ModuleList | nn.Sequential
+    final_norm: nn.Module | None
+    unembedding: nn.Module
+    project_out: nn.Module | None
+    body: nn.Module
+    gain_offset: float = 0.0
+
+
+def language_model_parts(
+    model: nn.Module, *, paths: Mapping[str, str] | None = None
+) -> LanguageModelParts:
+    """Return the parts of a language model, by its own accessors and the table of families.
+
+    Args:
+        model: A Hugging Face causal language model, or a module that holds one.
+        paths: Names of modules inside the language model, for families that are not in the table
+            or to overrule it: ``embedding``, ``blocks``, ``final_norm``, ``unembedding``,
+            ``project_out``.
+
+    Raises:
+        ValueError: If a part is neither known nor named, or a name fits no module.
+    """
+    language_model = find_language_model(model)
+    named = _named_parts(language_model, paths or {})
+    family = FAMILIES.get(_model_type(language_model))
+    found = _accessible_parts(language_model)
+    body = _smallest_model_around(found["embedding"], language_model)
+    if family:
+        found |= _parts_of_family(body, family)
+    found |= named
+    _check_found(found, language_model)
+    return LanguageModelParts(
+        **found,
+        # What else an unknown head does before it multiplies is seen only by running it.
+        body=body if family and not named else language_model,
+        gain_offset=family.gain_offset if family else 0.0,
+    )
+
+
+def _model_type(model: "PreTrainedModel") -> str:
+    return str(model.config.get_text_config().model_type)
+
+
+def _named_parts(model: nn.Module, paths: Mapping[str, str]) -> dict[str, nn.Module]:
+    unknown = sorted(set(paths) - set(_NAMEABLE))
+    if unknown:
+        raise ValueError(f"paths: expected the keys {', '.join(_NAMEABLE)}, got {unknown}")
+    return {
+        key: named_submodule(model, name, argument=f"paths[{key!r}]") for key, name in paths.items()
+    }
+
+
+def _accessible_parts(model: "PreTrainedModel") -> dict[str, Any]:
+    """Every part by its name, None where the model's own accessors do not know it."""
+    parts = dict.fromkeys(_NAMEABLE)
+    try:
+        embedding = model.get_input_embeddings()
+    except NotImplementedError:
+        return parts
+    return parts | {"embedding": embedding, "unembedding": output_embedding(model)}
+
+
+def _smallest_model_around(embedding: nn.Module | None, model: nn.Module) -> nn.Module:
+    """Return the innermost Hugging Face model that holds the embedding: the text model's body."""
+    from transformers import PreTrainedModel  # noqa: PLC0415
+
+    inner = model
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel) and embedding in set(module.modules()):
+            inner = module
+    return inner
+
+
+def _parts_of_family(body: nn.Module, family: Family) -> dict[str, Any]:
+    names = {"blocks": family.blocks, "final_norm": family.final_norm}
+    names |= {"project_out": family.project_out} if family.project_out else {}
+    return {part: getattr(body, name, None) for part, name in names.items()}
+
+
+def _check_found(found: Mapping[str, nn.Module | None], model: "PreTrainedModel") -> None:
+    missing = [part for part in ("embedding", "blocks", "unembedding") if found[part] is None]
+    if missing:
+        raise ValueError(
+            f"model: expected a causal language model of a known family ({', '.join(FAMILIES)}), "
+            f"got {_kind(model)} without known {' and '.join(missing)}; load it with its head and "
+            "name what is missing with paths, such as paths={'blocks': 'transformer.h'}"
+        )
+    blocks = found["blocks"]
+    if not isinstance(blocks, nn.ModuleList | nn.Sequential) or len(blocks) == 0:
+        raise ValueError(
+            f"paths['blocks']: expected a ModuleList of blocks, got {_kind(blocks)}; "
+            "name the list itself"
+        )
+
+
+def _kind(module: nn.Module | None) -> str:
+    return type(module).__name__
