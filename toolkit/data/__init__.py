@@ -1,6 +1,8 @@
 """LightningDataModules of the toolkit."""
 
 from toolkit.data.active_cells import ActiveCells
+from toolkit.data.ag_news import load_ag_news
+from toolkit.data.docstring_topics import load_docstring_topics
 from toolkit.data.frequencies import (
     ExponentialFrequencies,
     Frequencies,
@@ -8,14 +10,19 @@ from toolkit.data.frequencies import (
     PowerFrequencies,
     UniformFrequencies,
 )
+from toolkit.data.labelled_texts import LabelledTexts, load_texts
 from toolkit.data.sparse_features import SparseFeatures
 
 __all__ = [
     "ActiveCells",
     "ExponentialFrequencies",
     "Frequencies",
+    "LabelledTexts",
     "LinearFrequencies",
     "PowerFrequencies",
     "SparseFeatures",
     "UniformFrequencies",
+    "load_ag_news",
+    "load_docstring_topics",
+    "load_texts",
 ]
