@@ -1,0 +1,132 @@
+"""One forward pass of a language model, seen layer by layer."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from toolkit.lm._layers import FINAL
+from toolkit.lm.families import LanguageModelParts
+
+_Store = Callable[[object], None]
+
+
+def captured_layers(
+    parts: LanguageModelParts,
+    layers: Sequence[str],
+    inputs: Mapping[str, Tensor],
+    pool: Callable[[Tensor], Tensor],
+) -> dict[str, Tensor]:
+    """Run the model once and return what ``pool`` makes of each layer's hidden states.
+
+    Args:
+        parts: The model's parts.
+        layers: Names of the layers; only they are hooked.
+        inputs: The batch, by the names of the model's arguments.
+        pool: Called while the pass runs, so that no layer's states of all tokens are kept.
+
+    Raises:
+        ValueError: If a layer is not passed through exactly once, or its shape is not
+            (texts, tokens, d).
+    """
+    captured = _Captured(tuple(inputs["input_ids"].shape), pool)
+    handles: list[RemovableHandle] = []
+    try:
+        for layer in layers:
+            handles += [_hooked(parts, layer, partial(captured.store, layer))]
+        parts.body(**_accepted(parts.body, inputs))
+    finally:
+        for handle in handles:
+            handle.remove()
+    silent = [layer for layer in layers if layer not in captured.states]
+    if silent:
+        raise ValueError(
+            f"{', '.join(silent)}: expected a pass through the module, got none; name the modules "
+            "that this model runs with paths"
+        )
+    return captured.states
+
+
+class _Captured:
+    """What one pass leaves of each layer, a new one for each pass."""
+
+    def __init__(self, shape: tuple[int, ...], pool: Callable[[Tensor], Tensor]) -> None:
+        self.states: dict[str, Tensor] = {}
+        self._shape = shape
+        self._pool = pool
+
+    def store(self, layer: str, hidden: object) -> None:
+        """Pool what was passed through the layer, or say that it is no hidden state."""
+        if layer in self.states:
+            raise ValueError(f"{layer}: expected one pass through it, got two; name other blocks")
+        shape = tuple(hidden.shape) if isinstance(hidden, Tensor) else type(hidden).__name__
+        if not isinstance(hidden, Tensor) or hidden.ndim != 3 or shape[:2] != self._shape:
+            expected = ", ".join(map(str, self._shape))
+            raise ValueError(
+                f"{layer}: expected hidden states of shape ({expected}, d), got {shape}; "
+                "name the modules with paths"
+            )
+        self.states[layer] = self._pool(hidden)
+
+
+@contextmanager
+def measuring(model: nn.Module) -> Iterator[None]:
+    """Run the body in eval mode, uncompiled and without gradients, then restore every flag."""
+    flags = [(module, module.training) for module in model.modules()]
+    device = next(model.parameters()).device.type
+    try:
+        # Flags, not eval(): a module's own train() may do more, such as merging an adapter.
+        for module, _ in flags:
+            module.training = False
+        with (
+            # A compiled pass does not call hooks that came after it.
+            torch.compiler.set_stance("force_eager"),
+            torch.autocast(device, enabled=False),
+            # What is measured may be trained on: inference tensors may not.
+            torch.inference_mode(mode=False),
+            torch.no_grad(),
+        ):
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training
+
+
+def _hooked(parts: LanguageModelParts, layer: str, store: _Store) -> RemovableHandle:
+    """Have ``store`` called with the layer's hidden states in the next pass."""
+    if layer == FINAL:
+        if parts.unembedding in set(parts.body.modules()):
+            return _before(parts.unembedding, store)
+        return _after(parts.body, store)
+    index = int(layer.rpartition("_")[2])
+    return _after(parts.blocks[index - 1], store) if index else _before(parts.blocks[0], store)
+
+
+def _before(module: nn.Module, store: _Store) -> RemovableHandle:
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        store(args[0] if args else next(iter(kwargs.values()), None))
+
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _after(module: nn.Module, store: _Store) -> RemovableHandle:
+    def hook(_module: nn.Module, _args: object, output: Tensor | Sequence[object]) -> None:
+        store(output if isinstance(output, Tensor) else output[0])
+
+    return module.register_forward_hook(hook)
+
+
+def _accepted(body: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the arguments of a pass, without those that this model does not take."""
+    arguments: dict[str, Any] = {**inputs, "use_cache": False}
+    # Else a model whose configuration asks for them would keep what no one reads.
+    arguments |= {"output_hidden_states": False, "output_attentions": False}
+    names = inspect.signature(body.forward).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in names}

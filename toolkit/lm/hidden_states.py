@@ -1,0 +1,140 @@
+"""One vector per text and layer: the hidden states of a language model, pooled over tokens."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from toolkit.functional._checks import integer_at_least, lift
+from toolkit.functional.pooling import _last_token, _masked_mean
+from toolkit.lm._capture import captured_layers, measuring
+from toolkit.lm._layers import check_layers, layer_names
+from toolkit.lm._progress import with_progress
+from toolkit.lm._tokens import token_ids
+from toolkit.lm.families import (
+    check_weights,
+    find_language_model,
+    language_model_parts,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["Pooling", "hidden_states", "layer_names"]
+
+Pooling = Literal["last", "mean"]
+
+
+def hidden_states(
+    model: nn.Module,
+    tokenizer: "PreTrainedTokenizerBase",
+    texts: Sequence[str],
+    *,
+    pooling: Pooling = "last",
+    max_length: int = 128,
+    batch_size: int = 32,
+    layers: Sequence[str] | None = None,
+    skip_first: bool = False,
+    paths: Mapping[str, str] | None = None,
+    progress: bool = False,
+) -> dict[str, Tensor]:
+    """Return one vector per text for each layer, all layers from one pass over the texts.
+
+    The model runs in eval mode, uncompiled and without gradients, and is left as it was. A text's
+    vectors depend neither on the other texts of its batch nor on the tokenizer's padding side:
+    padding comes after a text's own tokens, which a causal model does not see and which leaves
+    absolute positions right. Non-finite values are returned as they are.
+
+    Args:
+        model: A Hugging Face causal language model, or a module that holds one.
+        tokenizer: Its tokenizer, called as it is: with the special tokens that it adds by itself.
+        texts: N texts, each with at least one token.
+        pooling: ``last`` for the last token's state, ``mean`` for the mean over the tokens.
+        max_length: Longer texts are cut to so many tokens.
+        batch_size: How many texts run at once.
+        layers: Names of layers (`layer_names`), by default all of them. Only they are kept.
+        skip_first: Leave each text's first token, such as Gemma's BOS with its huge norm, out of
+            the pooling; the model still reads it.
+        paths: Names of modules, for families that `language_model_parts` does not know.
+        progress: Show a bar on standard error once it takes longer than two seconds.
+
+    Returns:
+        For each layer a float32 tensor of shape (N, d) on the CPU, in the order of ``texts``. d is
+        narrower for ``final`` where a projection comes before the unembedding (some OPT models).
+
+    Raises:
+        TypeError: If ``texts`` is no sequence of strings.
+        ValueError: If an option or a layer's name is none of those above, a text has no token to
+            pool or more tokens than the model has positions, the family is unknown, the weights
+            are quantised, sharded or not loaded, or a layer's module is not run.
+    """
+    language_model = find_language_model(model)
+    check_weights(language_model)
+    parts = language_model_parts(language_model, paths=paths)
+    names = _chosen_layers(layers, len(parts.blocks))
+    if pooling not in get_args(Pooling):
+        raise ValueError(f"pooling: expected 'last' or 'mean', got {pooling!r}")
+    integer_at_least("max_length", max_length, 1)
+    integer_at_least("batch_size", batch_size, 1)
+    ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
+    _check_positions(ids, language_model)
+    batches = _batches_by_length(ids, batch_size)
+    device = next(parts.embedding.parameters()).device
+    states: dict[str, Tensor] = {}
+    with measuring(language_model):
+        for indices in with_progress(batches, description="texts") if progress else batches:
+            inputs = _right_padded([ids[index] for index in indices], device)
+            pool = _Pool(inputs["attention_mask"], pooling, skip_first=skip_first)
+            for name, pooled in captured_layers(parts, names, inputs, pool).items():
+                whole = states.setdefault(name, torch.empty(len(ids), pooled.shape[-1]))
+                whole[indices] = pooled.cpu()
+    return {name: states[name] for name in names}
+
+
+class _Pool:
+    """Turns the states of a batch's tokens into one float32 vector per text."""
+
+    def __init__(self, mask: Tensor, pooling: Pooling, *, skip_first: bool) -> None:
+        self._mask = mask.bool()
+        self._mask[:, 0] &= not skip_first
+        self._pooling = pooling
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        mask = self._mask.to(hidden.device)
+        if self._pooling == "last":
+            return _last_token(hidden, mask).float()
+        return _masked_mean(lift(hidden).where(mask[..., None], 0), mask).float()
+
+
+def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:
+    names = layer_names(num_blocks) if layers is None else list(dict.fromkeys(layers))
+    if not names:
+        raise ValueError("layers: expected at least one name, got none; leave it out for all")
+    check_layers(names, num_blocks)
+    return names
+
+
+def _check_positions(ids: Sequence[Sequence[int]], model: "PreTrainedModel") -> None:
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    longest = max(range(len(ids)), key=lambda index: len(ids[index]))
+    if limit is not None and len(ids[longest]) > limit:
+        raise ValueError(
+            f"max_length: expected at most the model's {limit} positions, got text {longest} with "
+            f"{len(ids[longest])} tokens; lower max_length to {limit}"
+        )
+
+
+def _batches_by_length(ids: Sequence[Sequence[int]], batch_size: int) -> list[list[int]]:
+    """Return indices of texts in batches, longest first: little padding, memory's peak at once."""
+    order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def _right_padded(ids: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
+    """Return ids and mask of shape (B, T); the mask alone says what is padding."""
+    lengths = torch.tensor([len(one) for one in ids])
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    padded = torch.zeros(mask.shape, dtype=torch.long)
+    padded[mask] = torch.tensor([token for one in ids for token in one])
+    return {"input_ids": padded.to(device), "attention_mask": mask.long().to(device)}
