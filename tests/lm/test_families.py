@@ -1,5 +1,6 @@
 """Parts of language models: every family of the table, wrappers, and what is refused."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from tests.lm.tiny_models import DIM, FAMILY_NAMES, NUM_BLOCKS, NUM_ROWS, tiny_model
 from toolkit.lm.families import (
     FAMILIES,
+    check_weights,
     embedding_matrix,
     is_tied,
     language_model_parts,
@@ -92,3 +94,122 @@ def test_folded_readout_reads_the_logits_off_the_residual_stream(name: str) -> N
         logits = logits + readout_matrix(parts, "layer_03") @ bias.detach()
     expected = final @ readout_matrix(parts, "final", fold_norm=True).T
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_gain_is_folded_once() -> None:
+    """Half precision is lifted, Gemma multiplies by 1 + weight, and ``final`` holds it already."""
+    model: Any = tiny_model("gemma2").bfloat16()
+    parts = language_model_parts(model)
+    stored = embedding_matrix(parts, "output")
+    folded = readout_matrix(parts, "layer_00", fold_norm=True)
+    torch.testing.assert_close(folded, stored.float() * (1 + model.model.norm.weight.float()))
+    assert torch.equal(readout_matrix(parts, "final", fold_norm=True), stored)
+
+
+@pytest.mark.parametrize("name", ["olmo", "opt_post_norm"])
+def test_without_a_gain_nothing_is_folded(name: str) -> None:
+    parts = language_model_parts(tiny_model(name))
+    plain, folded = (readout_matrix(parts, "layer_01", fold_norm=fold) for fold in (False, True))
+    assert torch.equal(plain, folded)
+
+
+def test_paths_name_what_the_table_does_not_know() -> None:
+    model = bloom()
+    paths = {"blocks": "transformer.h", "final_norm": "transformer.ln_f"}
+    parts = language_model_parts(nn.Sequential(model), paths=paths)
+    assert parts.blocks is model.transformer.h
+    assert parts.final_norm is model.transformer.ln_f
+    assert parts.embedding is model.transformer.word_embeddings
+    assert parts.unembedding is model.lm_head
+    assert parts.body is model
+
+
+def test_paths_overrule_the_table() -> None:
+    model: Any = tiny_model("gpt2")
+    parts = language_model_parts(model, paths={"final_norm": "transformer.h.0.ln_1"})
+    assert parts.final_norm is model.transformer.h[0].ln_1
+    assert parts.blocks is model.transformer.h
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        pytest.param(None, r"got BloomForCausalLM without known blocks; .* paths=", id="none"),
+        pytest.param({"layers": "transformer.h"}, r"paths: .* got \['layers'\]", id="key"),
+        pytest.param({"blocks": "model.h"}, r"paths\['blocks'\]: .* transformer, lm", id="name"),
+        pytest.param({"blocks": "lm_head"}, r"paths\['blocks'\]: .* got Linear", id="no list"),
+    ],
+)
+def test_unknown_family_is_told_what_to_name(paths: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as refusal:
+        language_model_parts(bloom(), paths=paths)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_body_without_its_head_is_refused() -> None:
+    with pytest.raises(ValueError, match="GPTNeoXModel without known unembedding"):
+        language_model_parts(tiny_model("gpt_neox").base_model)
+
+
+def on_meta() -> Any:
+    with torch.device("meta"):
+        return tiny_model("gpt2")
+
+
+def with_weight(weight: Any) -> Any:
+    model: Any = tiny_model("gpt_neox")
+    model.lm_head.weight = nn.Parameter(weight, requires_grad=False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        pytest.param(on_meta, "meta device; load the weights", id="meta"),
+        pytest.param(
+            lambda: with_weight(torch.zeros(NUM_ROWS, DIM, dtype=torch.int8)),
+            "torch.int8",
+            id="int8",
+        ),
+        pytest.param(
+            lambda: with_weight(torch.zeros(NUM_ROWS, DIM).to(torch.float8_e4m3fn)),
+            "float8",
+            id="float8",
+        ),
+        pytest.param(lambda: with_weight(torch.zeros(0)), "sharded", id="sharded"),
+    ],
+)
+def test_weights_that_are_no_plain_numbers_are_refused(build: Any, message: str) -> None:
+    model = build()
+    parts = language_model_parts(model)
+    for refused in (lambda: check_weights(model), lambda: embedding_matrix(parts, "output")):
+        with pytest.raises(ValueError, match=message) as refusal:
+            refused()
+        assert "\n" not in str(refusal.value)
+
+
+def test_distributed_tensors_are_refused() -> None:
+    weight: Any = torch.zeros(NUM_ROWS, DIM)
+    weight.device_mesh = None
+    parts = language_model_parts(tiny_model("gpt2"))
+    with pytest.raises(ValueError, match="output: expected the whole tensor, got a sharded one"):
+        embedding_matrix(parts._replace(unembedding=SimpleNamespace(weight=weight)), "output")  # type: ignore[arg-type]
+
+
+def test_a_quantised_model_is_refused_by_its_own_flag() -> None:
+    model: Any = tiny_model("gpt2")
+    model.is_quantized = True
+    with pytest.raises(ValueError, match=r"model: .* got a quantised model; load it unquantised"):
+        check_weights(model)
+
+
+def test_refuses_other_names_and_modules() -> None:
+    parts = language_model_parts(tiny_model("gpt2"))
+    with pytest.raises(ValueError, match="matrix: expected 'input' or 'output', got 'both'"):
+        embedding_matrix(parts, "both")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="layer: expected layer_00 to layer_03 or final, got 3"):
+        readout_matrix(parts, "3")
+    with pytest.raises(ValueError, match="input: expected a module with a weight, got Identity"):
+        embedding_matrix(parts._replace(embedding=nn.Identity()), "input")
+    with pytest.raises(ValueError, match=r"input: expected a matrix as weight, got shape \(4,\)"):
+        embedding_matrix(parts._replace(embedding=nn.LayerNorm(4)), "input")

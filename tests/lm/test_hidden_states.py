@@ -61,10 +61,10 @@ def test_equals_one_text_at_a_time(name: str) -> None:
 @pytest.mark.parametrize("name", FAMILY_NAMES)
 def test_final_times_the_unembedding_gives_the_logits(name: str) -> None:
     model: Any = tiny_model(name)
-    parts = language_model_parts(model)
+    parts: Any = language_model_parts(model)
     final = hidden_states(model, tiny_tokenizer(), TEXTS, layers=["final"])["final"]
     logits = final @ readout_matrix(parts, "final").T
-    if getattr(parts.unembedding, "bias", None) is not None:
+    if parts.unembedding.bias is not None:
         logits = logits + parts.unembedding.bias.detach()
     cap = getattr(model.config, "final_logit_softcapping", None)
     logits = logits if cap is None else cap * torch.tanh(logits / cap)

@@ -25,7 +25,8 @@ def token_ids(
 
     Raises:
         TypeError: If ``texts`` is no sequence of strings.
-        ValueError: If there is no text, or one has too few tokens.
+        ValueError: If there is no text, one has too few tokens, or the special tokens alone are
+            more than ``max_length``.
     """
     if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
         raise TypeError("texts: expected a list of strings, got something else; put them in a list")
@@ -39,6 +40,11 @@ def token_ids(
         raise ValueError(
             f"texts: expected at least {min_length} token(s) to pool in each text, got "
             f"{len(ids[short[0]])} in text {short[0]} ({len(short)} such texts); drop them"
+        )
+    if max(map(len, ids)) > max_length:
+        raise ValueError(
+            f"max_length: expected room for the special tokens of {type(tokenizer).__name__}, "
+            f"got {max_length}; raise it"
         )
     return ids
 
