@@ -1,19 +1,31 @@
 """Lightning callbacks that measure representation geometry while a model trains."""
 
 from callbacks.base import MeasurementCallback
+from callbacks.embedding_deviation import EmbeddingDeviation
+from callbacks.linear_probe import LinearProbe
 from callbacks.measurement import Moment
 from callbacks.packing_geometry import PackingGeometry
 from callbacks.scaling_law import ScalingLaw
 from callbacks.schedule import Schedule
+from callbacks.spectrum import Spectrum
+from callbacks.subspace_pga import SubspacePGA
 from callbacks.superposition_geometry import SuperpositionGeometry
+from callbacks.unembedding_overlap import UnembeddingOverlap
+from toolkit.measures.text_set import TextSet
 from toolkit.points import Point
 
 __all__ = [
+    "EmbeddingDeviation",
+    "LinearProbe",
     "MeasurementCallback",
     "Moment",
     "PackingGeometry",
     "Point",
     "ScalingLaw",
     "Schedule",
+    "Spectrum",
+    "SubspacePGA",
     "SuperpositionGeometry",
+    "TextSet",
+    "UnembeddingOverlap",
 ]

@@ -1,0 +1,226 @@
+"""What the callbacks on language models share: finding the model, reading the texts once."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import lightning as L
+from torch import Tensor
+
+from callbacks.base import MeasurementCallback
+from callbacks.measurement import Moment
+from toolkit.measures.text_set import TextSet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from transformers import PreTrainedTokenizerBase
+
+    from toolkit.measures import Subject
+
+
+class LanguageModelCallback(MeasurementCallback):
+    """Measures the Hugging Face causal language model that a LightningModule holds.
+
+    Args:
+        rows: Which rows of the embedding matrices count: those that the tokenizer really has, or
+            all. Without a tokenizer all count.
+        tokenizer: Name or folder of a tokenizer, by default the ``tokenizer`` of the
+            LightningModule or of its data.
+        attribute: Where the LightningModule holds the language model, needed if it holds several.
+        paths: Module paths of an unknown family (`toolkit.lm.families.language_model_parts`).
+        schedule: When to measure, see `MeasurementCallback`.
+        on_error: What a failed measurement costs, see `MeasurementCallback`.
+    """
+
+    def __init__(
+        self,
+        *,
+        rows: Literal["tokenizer", "all"] = "tokenizer",
+        tokenizer: str | None = None,
+        attribute: str | None = None,
+        paths: dict[str, str] | None = None,
+        schedule: int | list[int] | Literal["log"] = "log",
+        on_error: Literal["raise", "warn"] | None = None,
+    ) -> None:
+        super().__init__(schedule=schedule, on_error=on_error)
+        if rows not in {"tokenizer", "all"}:
+            raise ValueError(f"rows: expected 'tokenizer' or 'all', got {rows!r}")
+        self.rows: Literal["tokenizer", "all"] = rows
+        self.tokenizer = tokenizer
+        self.attribute = attribute
+        self.paths = paths
+        self._deferred = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the numbers of every language model callback depend on."""
+        return {"rows": self.rows, "tokenizer": self.tokenizer, "attribute": self.attribute}
+
+    def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
+        """Return the embedding matrices: hashing a whole model would cost more than measuring."""
+        from toolkit.lm.families import (  # noqa: PLC0415
+            embedding_matrix,
+            find_language_model,
+            language_model_parts,
+        )
+
+        model = find_language_model(pl_module, attribute=self.attribute)
+        parts = language_model_parts(model, paths=self.paths)
+        return [(name, embedding_matrix(parts, name)) for name in ("input", "output")]
+
+    def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look for the model, as soon as there is one."""
+        self._deferred = next(pl_module.parameters(), None) is None
+        if not self._deferred:
+            self.check_subject(self._new_subject(trainer, pl_module))
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look for a model that the LightningModule builds in its own ``setup``."""
+        if self._deferred:
+            self.check(trainer, pl_module)
+
+    def check_subject(self, subject: "Subject") -> None:
+        """Raise a ValueError, before the first step, if this model cannot be measured."""
+        # Asking for the matrices refuses quantised and empty ones.
+        _ = subject.matrices
+
+    def subject(self, moment: Moment) -> "Subject":
+        """Return model and texts, the same ones for all callbacks with equal settings."""
+        key = ("subject", repr(self._subject_key()))
+        if key not in moment.shared:
+            moment.shared[key] = self._new_subject(moment.trainer, moment.pl_module)
+        subject: Subject = moment.shared[key]
+        return subject
+
+    def _subject_key(self) -> tuple[Any, ...]:
+        return (self.rows, self.tokenizer, self.attribute, self.paths)
+
+    def _new_subject(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        options: Mapping[str, Any] | None = None,
+    ) -> "Subject":
+        from toolkit.lm.families import find_language_model  # noqa: PLC0415
+        from toolkit.measures import Subject  # noqa: PLC0415
+
+        model = find_language_model(pl_module, attribute=self.attribute)
+        tokenizer = self._found_tokenizer(trainer, pl_module)
+        return Subject(model, tokenizer, rows=self.rows, paths=self.paths, **(options or {}))
+
+    def _found_tokenizer(
+        self, trainer: L.Trainer, pl_module: L.LightningModule
+    ) -> "PreTrainedTokenizerBase | None":
+        if self.tokenizer is not None:
+            from toolkit.lm.pretrained import load_tokenizer  # noqa: PLC0415
+
+            return load_tokenizer(self.tokenizer)
+        holders = (pl_module, getattr(trainer, "datamodule", None))
+        found = (getattr(holder, "tokenizer", None) for holder in holders)
+        return next((tokenizer for tokenizer in found if tokenizer is not None), None)
+
+
+class TextCallback(LanguageModelCallback):
+    """Measures the hidden states of texts, layer by layer.
+
+    All callbacks with the same texts share one forward pass of each text.
+
+    Args:
+        texts: The texts and how each becomes one vector, by default AG News.
+        layers: Names of the layers, ``layer_00`` (what enters the first block), ``layer_01`` to
+            ``layer_L`` (after each block), ``final`` (what the unembedding multiplies); all by
+            default.
+        rows: See `LanguageModelCallback`.
+        tokenizer: See `LanguageModelCallback`.
+        attribute: See `LanguageModelCallback`.
+        paths: See `LanguageModelCallback`.
+        schedule: When to measure, see `MeasurementCallback`.
+        on_error: What a failed measurement costs, see `MeasurementCallback`.
+    """
+
+    heat_maps: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(
+        self,
+        *,
+        texts: TextSet | None = None,
+        layers: list[str] | None = None,
+        rows: Literal["tokenizer", "all"] = "tokenizer",
+        tokenizer: str | None = None,
+        attribute: str | None = None,
+        paths: dict[str, str] | None = None,
+        schedule: int | list[int] | Literal["log"] = "log",
+        on_error: Literal["raise", "warn"] | None = None,
+    ) -> None:
+        super().__init__(
+            rows=rows,
+            tokenizer=tokenizer,
+            attribute=attribute,
+            paths=paths,
+            schedule=schedule,
+            on_error=on_error,
+        )
+        self.texts = texts or TextSet()
+        self.layers = layers
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the texts and layers beside what every language model callback has."""
+        return {**super().arguments(), "texts": asdict(self.texts), "layers": self.layers}
+
+    def check_subject(self, subject: "Subject") -> None:
+        """Refuse a model without a tokenizer, and layers that it does not have."""
+        super().check_subject(subject)
+        if subject.tokenizer is None:
+            raise ValueError(
+                f"tokenizer: expected one for {type(self).__name__}, found none in the model or "
+                "its data; give its name or folder"
+            )
+        subject.select(self.layers)
+
+    def subject(self, moment: Moment) -> "Subject":
+        """Return model and texts, seen at this callback's layers."""
+        return super().subject(moment).select(self.layers)
+
+    def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
+        """Return a heat map, layer by step, of each of `heat_maps`."""
+        from toolkit.figures_layers import layer_step_heat_map  # noqa: PLC0415
+
+        figures = {}
+        for quantity, label in self.heat_maps.items():
+            prefix = self.tag(quantity) + "/"
+            steps = {
+                step: {
+                    tag.removeprefix(prefix): value
+                    for tag, value in measured.items()
+                    if tag.startswith(prefix)
+                }
+                for step, measured in {**self.history, moment.step: values}.items()
+            }
+            figures[f"{quantity}_heat_map"] = layer_step_heat_map(steps, label=label)
+        return figures
+
+    def _subject_key(self) -> tuple[Any, ...]:
+        return (*super()._subject_key(), self.texts)
+
+    def _new_subject(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        options: Mapping[str, Any] | None = None,
+    ) -> "Subject":
+        texts = {
+            "texts": self.texts.load(),
+            "layers": self._all_layers(trainer),
+            "encoding": self.texts.encoding(),
+        }
+        return super()._new_subject(trainer, pl_module, {**texts, **(options or {})})
+
+    def _all_layers(self, trainer: L.Trainer) -> Sequence[str] | None:
+        """Return the layers that any callback with the same texts asks for; None: all."""
+        asked = [
+            callback.layers
+            for callback in trainer.callbacks  # type: ignore[attr-defined]
+            if isinstance(callback, TextCallback) and callback._subject_key() == self._subject_key()  # noqa: SLF001 - its own kind
+        ]
+        if not asked or not all(asked):
+            return None
+        return sorted({layer for layers in asked for layer in layers or ()})

@@ -1,0 +1,85 @@
+"""How much of the texts' labels each layer gives away to a linear classifier."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from callbacks.language_model import TextCallback
+from callbacks.measurement import Moment
+from toolkit.measures.text_set import TextSet
+from toolkit.points import Point
+
+
+class LinearProbe(TextCallback):
+    """Measures the accuracy of a linear probe on each layer, trained anew at each step.
+
+    Tags are ``probe/<quantity>/<layer>``: ``accuracy`` on the test texts with its binomial
+    ``stderr``, ``train_accuracy``, ``converged``, ``num_iter``, ``l2``; and ``probe/chance``, the
+    share of the most frequent class. They are NaN where ``num_nonfinite`` counts values that are
+    not finite. The figure is a heat map of the accuracy, layer by step.
+
+    Args:
+        l2: Penalty of the probe, or several to choose from on a held-out part of the train texts.
+        max_iter: Limit on the iterations of a fit.
+        texts: The texts and how each becomes one vector, by default AG News.
+        layers: Names of the layers, all by default, see `TextCallback`.
+        rows: See `LanguageModelCallback`.
+        tokenizer: See `LanguageModelCallback`.
+        attribute: See `LanguageModelCallback`.
+        paths: See `LanguageModelCallback`.
+        schedule: When to measure, see `MeasurementCallback`.
+        on_error: What a failed measurement costs, see `MeasurementCallback`.
+
+    Raises:
+        ValueError: If an argument is out of range or, in ``setup``, the model cannot be measured.
+    """
+
+    metric: ClassVar[str] = "probe"
+    headline_columns: ClassVar[Mapping[str, str]] = {"accuracy": "probe accuracy"}
+    heat_maps: ClassVar[Mapping[str, str]] = {"accuracy": "probe accuracy"}
+
+    def __init__(
+        self,
+        *,
+        l2: float | list[float] = 0.1,
+        max_iter: int = 500,
+        texts: TextSet | None = None,
+        layers: list[str] | None = None,
+        rows: Literal["tokenizer", "all"] = "tokenizer",
+        tokenizer: str | None = None,
+        attribute: str | None = None,
+        paths: dict[str, str] | None = None,
+        schedule: int | list[int] | Literal["log"] = "log",
+        on_error: Literal["raise", "warn"] | None = None,
+    ) -> None:
+        super().__init__(
+            texts=texts,
+            layers=layers,
+            rows=rows,
+            tokenizer=tokenizer,
+            attribute=attribute,
+            paths=paths,
+            schedule=schedule,
+            on_error=on_error,
+        )
+        penalties = l2 if isinstance(l2, list) else [l2]
+        if not penalties or not all(0 < penalty < float("inf") for penalty in penalties):
+            raise ValueError(f"l2: expected one or several positive finite numbers, got {l2}")
+        if max_iter < 1:
+            raise ValueError(f"max_iter: expected at least 1, got {max_iter}")
+        self.l2 = l2
+        self.max_iter = max_iter
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the probe's options beside the texts."""
+        return {**super().arguments(), "l2": self.l2, "max_iter": self.max_iter}
+
+    def measure(self, moment: Moment) -> list[Point]:
+        """Return the quantities of each layer."""
+        from toolkit.measures import probe_points  # noqa: PLC0415
+
+        return probe_points(self.subject(moment), l2=self.l2, max_iter=self.max_iter)
+
+    def headline_lines(self) -> list[str]:
+        """Return what guessing would reach."""
+        chance = self.latest.get(self.tag("chance"))
+        return [] if chance is None else [f"probe: chance is {chance:.4g}"]

@@ -1,0 +1,81 @@
+"""Measuring a loaded model without a Trainer."""
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.lm.tiny_models import TEXTS, tiny_tokenizer
+from tests.measures.test_measures import LABELLED, tiny_model
+from toolkit.functional import embedding_deviation
+from toolkit.measure import measure
+from toolkit.provenance import weights_hash
+from toolkit.table import MeasurementRow
+
+
+def test_rows_make_a_table() -> None:
+    model = tiny_model()
+    rows = measure(model, tiny_tokenizer(), LABELLED, step=7, batch_size=3)
+    table = pd.DataFrame(rows)
+    assert list(table.columns) == list(MeasurementRow._fields)
+    assert set(table["metric"]) == {
+        "pga",
+        "epsilon",
+        "capacity",
+        "probe",
+        "spectrum",
+        "unembedding",
+    }
+    assert set(table["step"]) == {7}
+    assert set(table["model"]) == {"GPTNeoXForCausalLM"}
+    assert set(table["weights_hash"]) == {weights_hash(model.named_parameters())}
+    assert set(table["dtype"]) == {"float32"}
+    found = table.query("metric == 'epsilon' and quantity == 'value' and layer == 'input'")
+    wanted = embedding_deviation(model.get_input_embeddings().weight[: len(tiny_tokenizer())])
+    assert found["value"].item() == wanted.epsilon
+    assert found["conditions"].item() == {
+        "rows": "tokenizer",
+        "pooling": "last",
+        "max_length": 128,
+        "skip_first": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "metrics"),
+    [
+        ((), {"epsilon", "capacity", "unembedding"}),
+        (
+            (tiny_tokenizer(), TEXTS),
+            {"pga", "epsilon", "capacity", "spectrum", "unembedding"},
+        ),
+    ],
+    ids=["the matrices alone", "texts alone"],
+)
+def test_what_can_be_measured_is(arguments: tuple[object, ...], metrics: set[str]) -> None:
+    rows = measure(tiny_model(), *arguments)  # type: ignore[arg-type]
+    assert {row.metric for row in rows} == metrics
+
+
+def test_options_are_conditions() -> None:
+    rows = measure(tiny_model(), tiny_tokenizer(), TEXTS, metrics={"pga": {"k": 2, "num_null": 4}})
+    assert {row.metric for row in rows} == {"pga"}
+    assert rows[0].conditions["k"] == 2
+    assert rows[0].conditions["num_null"] == 4
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = tiny_model()
+    model.train()
+    model.gpt_neox.layers[0].eval()
+    flags = [part.training for part in model.modules()]
+    state = torch.random.get_rng_state()
+    before = weights_hash(model.named_parameters())
+    measure(model, tiny_tokenizer(), LABELLED)
+    assert [part.training for part in model.modules()] == flags
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert weights_hash(model.named_parameters()) == before
+
+
+def test_unknown_metric() -> None:
+    with pytest.raises(ValueError, match="metrics: expected names among pga, epsilon"):
+        measure(tiny_model(), metrics=["zeta"])

@@ -1,0 +1,100 @@
+"""Figures of a language model: layer by step, and the cosines of its embedding matrices."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import Tensor
+
+from toolkit.figures import BLUE, GREY, ORANGE, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    MaskedArray = np.ma.MaskedArray[tuple[int, ...], np.dtype[np.float64]]
+
+_MAX_TICKS = 12
+
+
+def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str) -> "Figure":
+    """Draw a quantity as colours, layers upwards and measured steps to the right.
+
+    Quantities of both signs are coloured by sign, white at 0; what is not finite stays grey.
+
+    Args:
+        values: Value by layer, by step.
+        label: Name of the quantity.
+    """
+    steps = sorted(values)
+    layers = sorted({name for row in values.values() for name in row}, key=_height)
+    figure, axes = new_axes(f"{label}, step {steps[-1]:,}", "step (measured ones, evenly spaced)")
+    axes.grid(visible=False)
+    axes.set_facecolor("#bbbbbb")
+    axes.set_ylabel("layer")
+    grid = np.array([[values[step].get(layer, np.nan) for step in steps] for layer in layers])
+    finite = np.ma.masked_invalid(grid)
+    if finite.count():
+        colours, low, high = _colours(finite)
+        image = axes.imshow(
+            finite, aspect="auto", origin="lower", cmap=colours, vmin=low, vmax=high
+        )
+        figure.colorbar(image, ax=axes, label=label, fraction=0.05, pad=0.02)
+    _ticks(axes.set_xticks, [f"{step:,}" for step in steps])
+    _ticks(axes.set_yticks, [name.removeprefix("layer_") for name in layers])
+    axes.tick_params(axis="x", rotation=45, labelsize=8)
+    return figure
+
+
+def cosine_histograms(
+    counts: Mapping[str, Tensor], *, step: int, epsilons: Mapping[str, float]
+) -> "Figure":
+    """Draw how the cosines of all pairs of rows are distributed, one line for each matrix.
+
+    Args:
+        counts: Pairs per bin by matrix, equal bins from -1 to 1, on the CPU.
+        step: Optimiser updates behind the matrices.
+        epsilons: Deviation by matrix.
+    """
+    figure, axes = new_axes(f"Cosines of all pairs, step {step:,}", "cosine similarity")
+    axes.set_ylabel("density of pairs")
+    low, high = 1.0, -1.0
+    for (name, bins), color in zip(counts.items(), (BLUE, ORANGE), strict=False):
+        edges = np.linspace(-1, 1, len(bins) + 1)
+        numbers = bins.double().numpy()
+        axes.stairs(numbers / numbers.sum() / np.diff(edges), edges, color=color, label=name)
+        axes.axvline(
+            epsilons[name],
+            color=color,
+            linestyle="--",
+            linewidth=1,
+            label=f"epsilon {epsilons[name]:.4f}",
+        )
+        filled = np.flatnonzero(numbers > 1e-4 * numbers.max())
+        low = min(low, edges[filled[0]], epsilons[name])
+        high = max(high, edges[filled[-1] + 1], epsilons[name])
+    margin = 0.05 * (high - low)
+    axes.set_xlim(low - margin, high + margin)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.legend()
+    return figure
+
+
+def _colours(values: "MaskedArray") -> tuple[str, float, float]:
+    """Return a colour map with its lowest and highest value."""
+    low, high = float(values.min()), float(values.max())
+    if low < 0 < high:
+        widest = max(-low, high)
+        return "RdBu_r", -widest, widest
+    return "viridis", low, high if high > low else low + 1
+
+
+def _ticks(set_ticks: Callable[..., object], labels: list[str]) -> None:
+    """Label at most a dozen positions, the last one among them."""
+    stride = -(-len(labels) // _MAX_TICKS)
+    positions = range(len(labels) - 1, -1, -stride)
+    set_ticks(list(positions), labels=[labels[position] for position in positions])
+
+
+def _height(layer: str) -> tuple[bool, str]:
+    """Sort key: what enters the unembedding comes on top of the numbered layers."""
+    return layer == "final", layer

@@ -1,0 +1,21 @@
+"""What is measured on a loaded language model: tensors from `toolkit.lm`, values as points."""
+
+from toolkit.measures.deviation import deviation_points, log10_model_capacity
+from toolkit.measures.pga import default_k, pga_points
+from toolkit.measures.probe import probe_points
+from toolkit.measures.spectrum import spectrum_points
+from toolkit.measures.subject import Subject
+from toolkit.measures.text_set import TextSet
+from toolkit.measures.unembedding import unembedding_points
+
+__all__ = [
+    "Subject",
+    "TextSet",
+    "default_k",
+    "deviation_points",
+    "log10_model_capacity",
+    "pga_points",
+    "probe_points",
+    "spectrum_points",
+    "unembedding_points",
+]

@@ -1,0 +1,88 @@
+"""Subspace PGA, layer by layer."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from toolkit.functional import subspace_pga
+from toolkit.functional.pga import SubspacePGA as Scores
+from toolkit.measures.subject import Subject
+from toolkit.points import Point, num_nonfinite
+
+# Scores that differ between numbers of removed components, and those that do not.
+_SCORES = ("z", "rho", "null_mean", "null_std", "p_value", "variance_share")
+_COMMON = ("pc1_alignment", "num_distinct")
+
+
+def default_k(dim: int) -> int:
+    """Return the readout subspace's dimension where none is given, min(100, d // 8)."""
+    return max(1, min(100, dim // 8))
+
+
+def pga_points(
+    subject: Subject,
+    *,
+    k: int | None = None,
+    num_null: int = 100,
+    remove: int | Sequence[int] = 1,
+    seed: int = 0,
+    center_unembedding: bool = False,
+    fold_norm: bool = False,
+) -> list[Point]:
+    """Measure Subspace PGA of the test texts at each layer (arXiv 2605.17084).
+
+    Args:
+        subject: Model and texts.
+        k: Dimension of the readout subspace, by default min(100, d // 8).
+        num_null: Number of random subspaces.
+        remove: Number of principal components to remove, or several; from the second on,
+            quantities end in ``_ccr`` and the number.
+        seed: Seed of the random subspaces.
+        center_unembedding: Subtract the unembedding's mean row first.
+        fold_norm: Multiply the unembedding by the final norm's gain.
+
+    Returns:
+        ``z``, ``rho``, ``null_mean``, ``null_std``, ``p_value``, ``variance_share``,
+        ``pc1_alignment``, ``num_distinct`` and ``num_nonfinite`` of each layer.
+
+    Raises:
+        ValueError: If ``k`` is above a layer's width, or an option is out of range.
+    """
+    removals = [remove] if isinstance(remove, int) else list(remove)
+    points = []
+    for layer, hidden in subject.states("test").items():
+        num_texts, dim = hidden.shape
+        points.append(Point("num_nonfinite", layer, num_nonfinite(hidden), num_texts))
+        if points[-1].value or num_nonfinite(subject.matrices["output"]):
+            points += _unknown(layer, removals, num_texts)
+            continue
+        size = default_k(dim) if k is None else k
+        basis = subject.basis(layer, size, centered=center_unembedding, fold_norm=fold_norm)
+        generator = torch.Generator().manual_seed(seed)
+        scores = subspace_pga(
+            hidden, basis.cpu(), num_null=num_null, remove=removals, generator=generator
+        )
+        points += _points(layer, removals, scores)
+    return points
+
+
+def _points(layer: str, removals: list[int], scores: Scores) -> list[Point]:
+    """One layer's points; the scores have one entry for each removal."""
+    numbers = scores.num_points.tolist()
+    points = [Point(name, layer, float(getattr(scores, name)[0]), numbers[0]) for name in _COMMON]
+    for index, (removal, number) in enumerate(zip(removals, numbers, strict=True)):
+        points += [
+            Point(_quantity(name, index, removal), layer, float(values[index]), number)
+            for name, values in ((name, getattr(scores, name)) for name in _SCORES)
+        ]
+    return points
+
+
+def _unknown(layer: str, removals: list[int], num_texts: int) -> list[Point]:
+    names = [_quantity(name, i, r) for i, r in enumerate(removals) for name in _SCORES]
+    return [Point(name, layer, math.nan, num_texts) for name in (*_COMMON, *names)]
+
+
+def _quantity(name: str, index: int, removal: int) -> str:
+    return f"{name}_ccr{removal}" if index else name

@@ -1,0 +1,149 @@
+"""A language model together with the texts it is measured on."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from toolkit.data.labelled_texts import LabelledTexts
+from toolkit.functional import readout_basis
+from toolkit.lm.families import (
+    LanguageModelParts,
+    embedding_matrix,
+    is_tied,
+    language_model_parts,
+    readout_matrix,
+)
+from toolkit.lm.hidden_states import hidden_states, layer_names
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Rows = Literal["tokenizer", "all"]
+Part = Literal["train", "test"]
+
+
+class Subject:
+    """What is measured; each costly part is computed once, when it is first asked for.
+
+    Args:
+        model: A loaded causal language model.
+        tokenizer: Its tokenizer; None where no texts are read.
+        texts: Labelled texts, or texts alone, which then count as test texts.
+        layers: Names of the layers, by default all of them.
+        rows: Which rows of the matrices count: those that the tokenizer really has, or all.
+            Without a tokenizer all count.
+        paths: Module paths of an unknown family (`toolkit.lm.families.language_model_parts`).
+        encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
+
+    Raises:
+        ValueError: If the model's family is unknown, or a layer is not one of its layers.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase | None" = None,
+        texts: LabelledTexts | Sequence[str] | None = None,
+        *,
+        layers: Sequence[str] | None = None,
+        rows: Rows = "tokenizer",
+        paths: Mapping[str, str] | None = None,
+        encoding: Mapping[str, Any] | None = None,
+    ) -> None:
+        if rows not in {"tokenizer", "all"}:
+            raise ValueError(f"rows: expected 'tokenizer' or 'all', got {rows!r}")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.parts: LanguageModelParts = language_model_parts(model, paths=paths)
+        self.layers = _chosen(layers, layer_names(len(self.parts.blocks)))
+        self._captured = self.layers
+        self.rows: Rows = rows if tokenizer is not None else "all"
+        self._texts = texts
+        self._encoding = {"paths": paths, **(encoding or {})}
+        self._states: dict[Part, dict[str, Tensor]] = {}
+        self._bases: dict[tuple[int, bool, bool, bool], Tensor] = {}
+
+    def select(self, layers: Sequence[str] | None) -> "Subject":
+        """Return the same subject, with all that it has computed, seen at some of its layers.
+
+        Raises:
+            ValueError: If a layer is not one of them.
+        """
+        view = copy(self)
+        view.layers = _chosen(layers, self._captured)
+        return view
+
+    @cached_property
+    def matrices(self) -> dict[str, Tensor]:
+        """The embedding matrices by name, ``input`` and ``output``, the rows that count."""
+        names: tuple[Literal["input", "output"], ...] = ("input", "output")
+        return {name: self._counted(embedding_matrix(self.parts, name)) for name in names}
+
+    @property
+    def tied(self) -> bool:
+        """Whether both matrices are the same."""
+        return is_tied(self.parts)
+
+    def states(self, part: Part) -> dict[str, Tensor]:
+        """Return one float32 vector for each text and layer, of shape (N, d) by layer.
+
+        Raises:
+            ValueError: If there is no tokenizer, there are no such texts, or one is empty.
+        """
+        if part not in self._states:
+            if self.tokenizer is None:
+                raise ValueError("tokenizer: expected one to read texts with, got none; pass it")
+            texts = self.labelled.train_texts if part == "train" else self._test_texts
+            self._states[part] = hidden_states(
+                self.model, self.tokenizer, texts, layers=self._captured, **self._encoding
+            )
+        return {layer: self._states[part][layer] for layer in self.layers}
+
+    @property
+    def labelled(self) -> LabelledTexts:
+        """The texts with their labels.
+
+        Raises:
+            ValueError: If the texts have no labels.
+        """
+        if not isinstance(self._texts, LabelledTexts):
+            raise ValueError(  # noqa: TRY004 - labels are missing, not a type
+                "texts: expected labelled texts, got "
+                f"{'none' if self._texts is None else 'texts alone'}; pass LabelledTexts"
+            )
+        return self._texts
+
+    def basis(self, layer: str, k: int, *, centered: bool, fold_norm: bool) -> Tensor:
+        """Return the readout basis of a layer, of shape (d, k)."""
+        # Only behind OPT's projection do layers differ in what they are read with.
+        projected = self.parts.project_out is not None and layer != "final"
+        key = (k, centered, fold_norm, projected)
+        if key not in self._bases:
+            matrix = self._counted(readout_matrix(self.parts, layer, fold_norm=fold_norm))
+            self._bases[key] = readout_basis(matrix, k, centered=centered)
+        return self._bases[key]
+
+    @property
+    def _test_texts(self) -> Sequence[str]:
+        if self._texts is None:
+            raise ValueError("texts: expected texts to measure on, got none; pass them")
+        if isinstance(self._texts, LabelledTexts):
+            return self._texts.test_texts
+        return self._texts
+
+    def _counted(self, matrix: Tensor) -> Tensor:
+        if self.rows == "all" or self.tokenizer is None:
+            return matrix
+        return matrix[: len(self.tokenizer)]
+
+
+def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
+    """Return the layers in the model's order, or say which one it does not have."""
+    unknown = sorted(set(layers or ()) - set(names))
+    if unknown:
+        raise ValueError(f"layers: expected names from {names[0]} to {names[-1]}, got {unknown}")
+    return [name for name in names if not layers or name in layers]

@@ -1,0 +1,61 @@
+"""Which texts a model is measured on, and how each becomes one vector."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from toolkit.data.labelled_texts import LabelledTexts, load_texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSet:
+    """Labelled texts, and how each of them becomes one vector of hidden states.
+
+    Args:
+        source: ``"ag_news"``, ``"docstrings"`` (Python's own, always there), or the path of a CSV
+            file, Parquet file or folder saved by ``datasets``.
+        num_train: Texts that linear probes are trained on.
+        num_test: Texts that everything else is measured on.
+        seed: Seed of the draw.
+        max_length: Tokens of a text that count; the rest is cut off.
+        pooling: The ``last`` token's vector, or the ``mean`` over the tokens.
+        skip_first: Leave out each text's first token, whose vector is often an outlier.
+        batch_size: Texts in one forward pass; changes no result.
+
+    Raises:
+        ValueError: If a number is below 1 or ``pooling`` is unknown.
+    """
+
+    source: str = "ag_news"
+    num_train: int = 4000
+    num_test: int = 1000
+    seed: int = 0
+    max_length: int = 128
+    pooling: Literal["last", "mean"] = "last"
+    skip_first: bool = False
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        for name in ("num_train", "num_test", "max_length", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.pooling not in {"last", "mean"}:
+            raise ValueError(f"pooling: expected 'last' or 'mean', got {self.pooling!r}")
+
+    def load(self) -> LabelledTexts:
+        """Return the texts, read once in a process.
+
+        Raises:
+            ValueError: If they cannot be had, with what to do about it.
+        """
+        return _loaded(self.source, self.num_train, self.num_test, self.seed)
+
+    def encoding(self) -> dict[str, Any]:
+        """Return how a text becomes a vector: options of `toolkit.lm.hidden_states`."""
+        names = ("max_length", "pooling", "skip_first", "batch_size")
+        return {name: getattr(self, name) for name in names}
+
+
+@cache
+def _loaded(source: str, num_train: int, num_test: int, seed: int) -> LabelledTexts:
+    return load_texts(source, num_train=num_train, num_test=num_test, seed=seed)
