@@ -1,0 +1,85 @@
+"""What every kind of weight file offers: names, and rows of one tensor at a time."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Weights(ABC):
+    """Named tensors of a model that are read one by one.
+
+    Attributes:
+        label: What to call it in messages.
+        ties: Whether the model's two matrices are one by what its files say, None if unknown.
+        vocab_size: Largest token id of its tokenizer plus one, None without a tokenizer.
+        commit: Commit of a published repository, else empty.
+        bytes_read: Bytes read from the weight files until now, headers included.
+    """
+
+    label: str
+    ties: bool | None = None
+    vocab_size: int | None = None
+    commit: str = ""
+    bytes_read: int = 0
+
+    @property
+    @abstractmethod
+    def names(self) -> Collection[str]:
+        """Names of the tensors."""
+
+    @abstractmethod
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor; raise a ValueError if it holds packed integers."""
+
+    @abstractmethod
+    def rows(self, name: str, start: int, stop: int) -> Tensor:
+        """Read rows of a matrix."""
+
+    @abstractmethod
+    def file_of(self, name: str) -> str:
+        """Return the name of the file that holds a tensor."""
+
+    @abstractmethod
+    def dtype_of(self, name: str) -> str:
+        """Return the type in which a tensor is stored, such as ``bfloat16`` or ``Q8_0``."""
+
+    def same(self, first: str, second: str) -> bool:
+        """Whether two matrices are equal; the first difference ends the reading."""
+        shape = self.shape(first)
+        if shape != self.shape(second):
+            return False
+        starts = [0, *sorted({1, *range(4096, shape[0], 4096)}), shape[0]]
+        for start, stop in pairwise(starts):
+            one, other = self.rows(first, start, stop), self.rows(second, start, stop)
+            if one.dtype != other.dtype or not torch.equal(one, other):
+                return False
+        return True
+
+
+def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
+    """Return the file of each tensor by an index of shards.
+
+    Raises:
+        ValueError: If ``index`` is none.
+    """
+    files = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+        raise ValueError(f"source: expected a weight_map in {label}, got none")
+    return files
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return a dtype's name without its package."""
+    return str(dtype).removeprefix("torch.")
+
+
+def packed_error(name: str, label: str, kind: str) -> ValueError:
+    """What to say about a matrix whose numbers are not its entries."""
+    return ValueError(
+        f"source: expected floating-point weights in {label}, got packed {kind} in {name}; "
+        "give the unquantised model"
+    )

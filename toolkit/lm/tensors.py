@@ -1,0 +1,242 @@
+"""Read one embedding matrix of a language model without loading the model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from torch import Tensor
+
+from toolkit.lm import _gguf, _pickled, _safetensors
+from toolkit.lm._names import (
+    Matrix,
+    check_matrix,
+    known_parts,
+    names_of,
+    packed_names_of,
+    ties_matrices,
+)
+from toolkit.lm._stores import Folder, HubRepository, Store, is_repository_name
+from toolkit.lm._vocabulary import vocabulary_size
+from toolkit.lm._weight_files import Weights, packed_error
+
+__all__ = ["EmbeddingTensor", "Matrix", "read_embedding"]
+
+_SHOWN_NAMES = 4
+
+
+class EmbeddingTensor(NamedTuple):
+    """An embedding matrix and where it comes from.
+
+    Attributes:
+        tensor: The matrix (V, d), one row per token, in the dtype it is stored in; float32 where
+            it was dequantised.
+        dtype: What it is stored as, such as ``bfloat16`` or, quantised, ``Q8_0``.
+        name: Its name in the file.
+        tied: Whether the model's input and output matrix are one; None if no file says it.
+        vocab_size: Largest id of the model's tokenizer plus one: rows beyond it were never
+            trained. None without a tokenizer; may exceed V.
+        source: What was read, with its revision.
+        file: The file that holds the matrix.
+        commit: Commit of a published model, else empty.
+        bytes_read: Bytes of weight files that were read, headers included.
+    """
+
+    tensor: Tensor
+    dtype: str
+    name: str
+    tied: bool | None
+    vocab_size: int | None
+    source: str
+    file: str
+    commit: str
+    bytes_read: int
+
+
+def read_embedding(
+    source: str | Path,
+    matrix: Matrix = "input",
+    *,
+    tensor_name: str | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+) -> EmbeddingTensor:
+    """Read the input or output embedding of a language model, and nothing else of its weights.
+
+    Args:
+        source: A folder of a Hugging Face model, a ``.safetensors``, ``.gguf`` or ``.ckpt`` file,
+            or the name of a model on the Hub, of which only the matrix is fetched unless its
+            weights are cached. ``HF_HUB_OFFLINE`` is respected.
+        matrix: ``input`` (embedding) or ``output`` (unembedding, W_U); one matrix if tied.
+        tensor_name: The matrix's name in the file, for models that keep it under none of the
+            known ones, or under several.
+        revision: Branch, tag or commit on the Hub, also as ``name@revision``; by default ``main``.
+        allow_pickle: Whether to open ``.bin``, ``.pt`` and ``.pth`` files where there is nothing
+            else. They, and ``.ckpt``, are read so that no code in them runs.
+
+    Raises:
+        ValueError: If the source, the revision or the matrix cannot be found, the weights are
+            packed integers, several tensors match, or a file is damaged or wants to run code.
+    """
+    check_matrix(matrix)
+    weights, label = _open(str(source), revision, allow_pickle=allow_pickle)
+    name, tied = _chosen(weights, matrix, tensor_name)
+    shape = weights.shape(name)
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"source: expected a matrix under {name} in {label}, got shape {shape}")
+    tensor = weights.rows(name, 0, shape[0])
+    return EmbeddingTensor(
+        tensor,
+        weights.dtype_of(name),
+        name,
+        tied,
+        weights.vocab_size,
+        label,
+        weights.file_of(name),
+        weights.commit,
+        weights.bytes_read,
+    )
+
+
+def _open(source: str, revision: str | None, *, allow_pickle: bool) -> tuple[Weights, str]:
+    """The weights behind a source, and what to call it."""
+    path = Path(source).expanduser()
+    if path.exists():
+        if revision is not None:
+            raise ValueError(
+                f"revision: expected none for a local path, got {revision!r} for {source}"
+            )
+        opened = _open_folder if path.is_dir() else _open_file
+        return opened(path, allow_pickle=allow_pickle), source
+    name, at, named_revision = source.partition("@")
+    if at and revision is not None:
+        raise ValueError(f"revision: expected one, got {revision!r} and {source}")
+    if path.suffix in _FILES or not is_repository_name(name):
+        raise ValueError(f"source: expected a path or a model on the Hub, got {source!r}: no file")
+    repository = HubRepository(name, named_revision if at else revision or "main")
+    return _from_store(repository, _store_weights(repository, allow_pickle)), repository.label
+
+
+def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
+    store = Folder(path)
+    # An unusual name is no reason to ask, as long as there is one file only.
+    others = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
+    usual = any(
+        store.holds(name)
+        for module in (_safetensors, _pickled)
+        for name in (module.INDEX, module.SINGLE)
+    )
+    if usual or not others:
+        return _from_store(store, _store_weights(store, allow_pickle))
+    if len(others) > 1:
+        names = ", ".join(other.name for other in others)
+        raise ValueError(f"source: expected one weight file in {path}, got {names}; name one")
+    return _open_file(others[0], allow_pickle=allow_pickle)
+
+
+def _open_file(path: Path, *, allow_pickle: bool) -> Weights:
+    if path.suffix not in _FILES:
+        known = ", ".join(_FILES)
+        raise ValueError(f"source: expected a folder or a file of {known}, got {path}")
+    if path.suffix in _PICKLES and not allow_pickle:
+        raise _pickle_error(str(path))
+    return _FILES[path.suffix](path)
+
+
+def _gguf_file(path: Path) -> Weights:
+    return _gguf.GgufWeights(path)
+
+
+def _safetensors_file(path: Path) -> Weights:
+    store = Folder(path.parent)
+    return _from_store(store, _safetensors.SafetensorsWeights(store, path.name))
+
+
+def _pickle_file(path: Path) -> Weights:
+    store = Folder(path.parent)
+    return _from_store(store, _pickled.PickledWeights(store, path.name))
+
+
+def _checkpoint_file(path: Path) -> Weights:
+    # Neighbours of a checkpoint belong to the run, not to the model.
+    return _pickled.PickledWeights(Folder(path.parent), path.name)
+
+
+_PICKLES = (".bin", ".pt", ".pth")
+_FILES: MappingProxyType[str, Callable[[Path], Weights]] = MappingProxyType(
+    {".safetensors": _safetensors_file, ".gguf": _gguf_file, ".ckpt": _checkpoint_file}
+    | dict.fromkeys(_PICKLES, _pickle_file)
+)
+
+
+def _store_weights(store: Store, allow_pickle: bool) -> Weights:  # noqa: FBT001
+    weights = _safetensors.open_safetensors(store)
+    if weights is not None:
+        return weights
+    pickles = [name for name in (_pickled.INDEX, _pickled.SINGLE) if store.holds(name)]
+    if pickles and not allow_pickle:
+        raise _pickle_error(f"{store.label}/{pickles[0]}")
+    pickled = _pickled.open_pickled(store)
+    if pickled is None:
+        raise ValueError(
+            f"source: expected {_safetensors.SINGLE} or its index in {store.label}, got neither"
+        )
+    return pickled
+
+
+def _from_store(store: Store, weights: Weights) -> Weights:
+    weights.ties = ties_matrices(store.json("config.json"))
+    weights.vocab_size = vocabulary_size(store)
+    return weights
+
+
+def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[str, bool | None]:
+    """Name of the tensor to read, and whether the model's matrices are one."""
+    if tensor_name is not None:
+        if tensor_name not in weights.names:
+            raise _unknown(weights, f"the tensor {tensor_name}")
+        return tensor_name, weights.ties
+    other: Matrix = "output" if matrix == "input" else "input"
+    asked, others = names_of(matrix, weights.names), names_of(other, weights.names)
+    if len(asked) > 1 and not all(weights.same(asked[0], name) for name in asked[1:]):
+        raise ValueError(
+            f"source: expected one {matrix} embedding in {weights.label}, got {', '.join(asked)}; "
+            "choose by tensor_name (--tensor)"
+        )
+    if asked and others:
+        # Files may hold a matrix that the configuration calls tied, but that is another one.
+        return asked[0], weights.same(asked[0], others[0])
+    if asked:
+        return asked[0], weights.ties
+    packed = packed_names_of(matrix, weights.names)
+    if packed:
+        raise packed_error(packed[0], weights.label, "integers")
+    if others and weights.ties:
+        return others[0], True
+    raise _missing(weights, matrix, found_other=bool(others))
+
+
+def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueError:
+    if found_other and matrix == "output":
+        why = "is untied by its configuration" if weights.ties is False else "has no configuration"
+        return ValueError(
+            f"source: expected an output embedding ({known_parts('output')}) in {weights.label}, "
+            f"got none, and the model {why}; give the whole model, or --tensor"
+        )
+    return _unknown(weights, f"an {matrix} embedding ({known_parts(matrix)})")
+
+
+def _unknown(weights: Weights, wanted: str) -> ValueError:
+    names = sorted(weights.names)
+    shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
+    return ValueError(
+        f"source: expected {wanted} in {weights.label}, got {len(names)} tensors: {shown}; "
+        "give its name as tensor_name (--tensor)"
+    )
+
+
+def _pickle_error(file: str) -> ValueError:
+    return ValueError(
+        f"source: expected safetensors, got the pickled {file}; convert it, or allow it with "
+        "allow_pickle (--allow-pickle)"
+    )
