@@ -9,6 +9,7 @@ import transformers
 from torch import Tensor, nn
 
 from tests.lm.tiny_models import DIM, FAMILY_NAMES, NUM_BLOCKS, NUM_ROWS, tiny_model
+from tests.test_layering import loaded_after
 from toolkit.lm.families import (
     FAMILIES,
     check_weights,
@@ -158,7 +159,7 @@ def on_meta() -> Any:
 
 def with_weight(weight: Any) -> Any:
     model: Any = tiny_model("gpt_neox")
-    model.lm_head.weight = nn.Parameter(weight, requires_grad=False)
+    model.get_output_embeddings().weight = nn.Parameter(weight, requires_grad=False)
     return model
 
 
@@ -213,3 +214,8 @@ def test_refuses_other_names_and_modules() -> None:
         embedding_matrix(parts._replace(embedding=nn.Identity()), "input")
     with pytest.raises(ValueError, match=r"input: expected a matrix as weight, got shape \(4,\)"):
         embedding_matrix(parts._replace(embedding=nn.LayerNorm(4)), "input")
+
+
+def test_the_modules_themselves_load_nothing_heavy() -> None:
+    loaded = loaded_after("import toolkit.lm.families, toolkit.lm.hidden_states")
+    assert not loaded & {"lightning", "rich", "tokenizers", "transformers"}

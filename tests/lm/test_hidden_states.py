@@ -19,8 +19,6 @@ from toolkit.lm.families import language_model_parts, readout_matrix
 from toolkit.lm.hidden_states import hidden_states, layer_names
 
 NAMES = layer_names(NUM_BLOCKS)
-# The longest of TEXTS; its tokens are cut where max_length is lower.
-LONGEST = max(range(len(TEXTS)), key=lambda index: len(TEXTS[index].split()))
 
 
 def token_states(model: Any, tokenizer: Any, text: str) -> dict[str, Tensor]:
@@ -102,3 +100,68 @@ def test_leaves_model_and_random_state_as_they_were(name: str) -> None:
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(torch.equal(first[layer], again[layer]) for layer in NAMES)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_other_precisions_are_pooled_in_float32(dtype: torch.dtype, pooling: Any) -> None:
+    model: Any = tiny_model()
+    model.to(dtype)
+    text = TEXTS[2]
+    states = hidden_states(model, tiny_tokenizer(), [text], pooling=pooling)
+    ids = torch.tensor([tiny_tokenizer()(text)["input_ids"]])
+    with torch.no_grad():
+        tokens = model.gpt_neox(ids)[0][0].double()
+    expected = tokens[-1] if pooling == "last" else tokens.mean(0)
+    assert all(vectors.dtype == torch.float32 for vectors in states.values())
+    torch.testing.assert_close(states["final"][0], expected.float(), atol=1e-6, rtol=1e-6)
+
+
+def test_values_that_are_not_finite_are_returned() -> None:
+    model: Any = tiny_model()
+    with torch.no_grad():
+        model.gpt_neox.layers[1].mlp.dense_4h_to_h.bias[5] = torch.nan
+    for pooling in ("last", "mean"):
+        states = hidden_states(model, tiny_tokenizer(), TEXTS, pooling=pooling)
+        finite = {layer: bool(vectors.isfinite().all()) for layer, vectors in states.items()}
+        assert finite == dict(zip(NAMES, (True, True, False, False, False), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param({"pooling": "first"}, "pooling: .* got 'first'", id="pooling"),
+        pytest.param({"batch_size": 0}, "batch_size: .* at least 1, got 0", id="batch_size"),
+        pytest.param({"max_length": 0}, "max_length: .* at least 1, got 0", id="max_length"),
+        pytest.param({"layers": []}, "layers: expected at least one", id="no layers"),
+        pytest.param({"layers": ["layer_04"]}, "layer: .* layer_03 or final, got layer_04", id="L"),
+    ],
+)
+def test_refuses_other_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hidden_states(tiny_model(), tiny_tokenizer(), TEXTS, **options)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "opt", "llama"])
+def test_refuses_more_tokens_than_positions(name: str) -> None:
+    texts = ["cat", " ".join(["dog"] * 80)]
+    model, tokenizer = tiny_model(name), tiny_tokenizer()
+    with pytest.raises(ValueError, match=r"max_length: .* 64 positions, got text 1 with 80 tokens"):
+        hidden_states(model, tokenizer, texts)
+    assert hidden_states(model, tokenizer, texts, max_length=64)["final"].isfinite().all()
+
+
+def test_refuses_weights_that_are_not_there() -> None:
+    with torch.device("meta"):
+        model = tiny_model()
+    with pytest.raises(ValueError, match=r"model: gpt_neox.* got the meta device"):
+        hidden_states(model, tiny_tokenizer(), TEXTS)
+
+
+def test_refuses_quantised_weights() -> None:
+    model: Any = tiny_model()
+    weight = model.gpt_neox.layers[0].mlp.dense_h_to_4h.weight
+    packed = nn.Parameter(weight.detach().to(torch.uint8), requires_grad=False)
+    model.gpt_neox.layers[0].mlp.dense_h_to_4h.weight = packed
+    with pytest.raises(ValueError, match=r"dense_h_to_4h.weight: .* got torch.uint8"):
+        hidden_states(model, tiny_tokenizer(), TEXTS)
