@@ -1,0 +1,153 @@
+"""Checkpoints on this machine, and what series of them have in common."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.lm.listed_hub import save_revision
+from tests.lm.tiny_models import tiny_model, tiny_tokenizer
+from toolkit.lm._steps import pythia_steps, wanted_steps
+from toolkit.lm.checkpoints import LocalFolders, Models, joined
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("hf")
+    for step in (0, 2, 10, 100):
+        save_revision(root / f"step-{step:06}", seed=step)
+    return root
+
+
+def test_folders_come_in_the_order_of_their_numbers(root: Path) -> None:
+    checkpoints = LocalFolders(f"{root}/step-*").checkpoints()
+    assert [checkpoint.step for checkpoint in checkpoints] == [0, 2, 10, 100]
+    assert {checkpoint.name for checkpoint in checkpoints} == {str(root)}
+    assert [c.name for c in LocalFolders(f"{root}/*", name="pocket").checkpoints()] == 4 * [
+        "pocket"
+    ]
+
+
+def test_a_folder_is_opened(root: Path) -> None:
+    opened = LocalFolders(f"{root}/step-*10").checkpoints()[0].open()
+    wanted = tiny_model(seed=10).state_dict()
+    assert all(torch.equal(opened.model.state_dict()[name], wanted[name]) for name in wanted)
+    assert opened.tokenizer is not None
+    assert len(opened.tokenizer) == len(tiny_tokenizer())
+    assert not opened.model.training
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("wanted", [torch.float32, torch.bfloat16], ids=str)
+def test_weights_are_opened_in_the_dtype_that_is_asked_for(
+    tmp_path: Path, stored: torch.dtype, wanted: torch.dtype
+) -> None:
+    tiny_model().to(stored).save_pretrained(tmp_path / "step1")  # type: ignore[arg-type]
+    opened = LocalFolders(f"{tmp_path}/step1").checkpoints()[0].open(wanted)
+    assert {parameter.dtype for parameter in opened.model.parameters()} == {wanted}
+    assert opened.tokenizer is None
+
+
+def test_opening_draws_no_random_numbers(root: Path) -> None:
+    state = torch.random.get_rng_state()
+    LocalFolders(f"{root}/step-*10").checkpoints()[0].open()
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_pickles_are_opened_only_when_allowed(tmp_path: Path) -> None:
+    folder = tmp_path / "step1"
+    model = tiny_model()
+    model.config.save_pretrained(folder)
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"expected safetensors in .*step1, got pytorch_model.bin"):
+        LocalFolders(str(folder)).checkpoints()[0].open()
+    opened = LocalFolders(str(folder), allow_pickle=True).checkpoints()[0].open()
+    assert torch.equal(opened.model.lm_head.weight, model.lm_head.weight)
+
+
+def test_a_pickle_that_wants_to_run_code_is_refused(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (tmp_path / "was_run",)
+
+    folder = tmp_path / "step1"
+    tiny_model().config.save_pretrained(folder)
+    torch.save({"x": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(
+        ValueError, match=r"expected plain tensors in .* refused, nothing in it was run"
+    ):
+        LocalFolders(str(folder), allow_pickle=True).checkpoints()[0].open()
+    assert not (tmp_path / "was_run").exists()
+
+
+def test_a_lacking_tensor_is_an_error_rather_than_random(tmp_path: Path) -> None:
+    model = tiny_model()
+    state = {name: value for name, value in model.state_dict().items() if "norm" not in name}
+    model.save_pretrained(tmp_path / "step1", state_dict=state)
+    with pytest.raises(ValueError, match=r"got none for gpt_neox.final_layer_norm.bias"):
+        LocalFolders(f"{tmp_path}/step1").checkpoints()[0].open()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a", "b"], "expected the step in the name of each folder"),
+        (["step-1", "again-1"], "expected one checkpoint of .* at step 1, got .* tell them apart"),
+        ([], "expected folders with a config.json, got none"),
+    ],
+    ids=["no number", "one step twice", "nothing there"],
+)
+def test_folders_that_are_no_series(tmp_path: Path, names: list[str], message: str) -> None:
+    for name in names:
+        tiny_model().config.save_pretrained(tmp_path / name)
+    with pytest.raises(ValueError, match=message):
+        LocalFolders(f"{tmp_path}/*").checkpoints()
+
+
+def test_models_keep_their_order(root: Path) -> None:
+    names = [str(root / "step-000100"), str(root / "step-000002")]
+    checkpoints = Models(names).checkpoints()
+    assert [(checkpoint.name, checkpoint.step) for checkpoint in checkpoints] == [
+        (name, 0) for name in names
+    ]
+    both = joined([Models(names[:1]), LocalFolders(f"{root}/step-*10*", name="pocket")])
+    assert [(c.name, c.step) for c in both] == [(names[0], 0), ("pocket", 10), ("pocket", 100)]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ([], "names: expected at least one model"),
+        (["a", "a"], "names: expected different models"),
+        (["no/such/folder"], "expected the name of a model on the Hub or a folder"),
+        (["someone/model@../../x"], "revision: expected a branch, tag or commit, got '../../x'"),
+    ],
+    ids=["none", "twice", "a path", "a revision that is a path"],
+)
+def test_names_that_are_no_models(names: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Models(names).checkpoints()
+
+
+def test_steps_of_pythia() -> None:
+    steps = pythia_steps()
+    assert len(steps) == 154
+    assert steps[:4] == [0, 1, 2, 4]
+    assert steps[9:14] == [256, 512, 1000, 2000, 3000]
+    assert steps[-1] == 143_000
+
+
+@pytest.mark.parametrize(
+    ("steps", "available", "wanted"),
+    [
+        ("log", pythia_steps(), [*pythia_steps()[:11], *(1000 * 2**i for i in range(8)), 143_000]),
+        ("log", [700, 1000, 2000, 3000, 4000, 5000], [700, 1000, 2000, 4000, 5000]),
+        ("log", [0], [0]),
+        ("all", [4, 0, 2], [0, 2, 4]),
+        ("0:1000:250", [], [0, 250, 500, 750, 1000]),
+        ([5, 1, 5], [], [1, 5]),
+    ],
+    ids=["pythia, doubling", "another grid", "one", "all", "range", "list"],
+)
+def test_wanted_steps(steps: str | list[int], available: list[int], wanted: list[int]) -> None:
+    assert wanted_steps(steps, available) == wanted

@@ -1,0 +1,115 @@
+"""What a checkpoint on the Hub consists of, and what of it the cache on this machine holds."""
+
+import importlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from toolkit.lm._stores import _answer, _is_offline
+from toolkit.lm.checkpoints import MissingCheckpointError
+
+CONFIG = "config.json"
+_SMALL = re.compile(r"[\w.-]+\.(?:json|txt|jinja)|[\w.-]*tokenizer[\w.-]*\.model")
+_SAFE = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors")
+_PICKLED = re.compile(r"pytorch_model(?:-\d+-of-(\d+))?\.bin")
+
+
+def references(repo: str) -> dict[str, str]:
+    """Return the commit of each branch and tag; offline, of those in the cache.
+
+    Raises:
+        ValueError: If there is no such model or it cannot be reached; the message says what to do.
+    """
+    if _is_offline():
+        return _cached_references(repo)
+    from huggingface_hub import HfApi  # noqa: PLC0415
+
+    listed = _answer(repo, lambda: HfApi().list_repo_refs(repo))
+    if listed is None:
+        raise ValueError(f"repo: expected a model on the Hub, got {repo}")
+    return {ref.name: ref.target_commit for ref in [*listed.tags, *listed.branches]}
+
+
+def file_sizes(repo: str, commit: str) -> dict[str, int]:
+    """Return the bytes of each file of a commit; offline, of those in the cache."""
+    if _is_offline():
+        folder = repository_cache(repo) / "snapshots" / commit
+        return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
+    from huggingface_hub import HfApi, errors  # noqa: PLC0415
+
+    label = f"{repo}@{commit}"
+
+    def ask() -> Any:  # noqa: ANN401
+        try:
+            return HfApi().model_info(repo, revision=commit, files_metadata=True)
+        except errors.RevisionNotFoundError:
+            return None
+
+    info = _answer(label, ask)
+    if info is None:
+        raise MissingCheckpointError(f"revision: expected one of the model's, got {label}")
+    return {file.rfilename: file.size or 0 for file in info.siblings or ()}
+
+
+def needed_files(names: Iterable[str], label: str, *, allow_pickle: bool) -> list[str]:
+    """Return the files that make a model and its tokenizer: safetensors rather than pickles.
+
+    Raises:
+        MissingCheckpointError: If there are no weights, or not all parts of them.
+        ValueError: If there are pickled weights alone and they are not allowed.
+    """
+    names = sorted(names)
+    weights, pickles = _weights(names, _SAFE), _weights(names, _PICKLED)
+    if not weights and pickles and not allow_pickle:
+        raise ValueError(
+            f"checkpoint: expected safetensors in {label}, got {pickles[0]}; set allow_pickle to "
+            "load pickled weights, of which no code is run"
+        )
+    chosen = weights or pickles
+    if CONFIG not in names or not chosen:
+        raise MissingCheckpointError(
+            f"checkpoint: expected {CONFIG} and weights in {label}, got "
+            f"{', '.join(names) or 'no files'}"
+        )
+    _check_parts(chosen, label)
+    small = [name for name in names if _SMALL.fullmatch(name) and name != CONFIG]
+    return [CONFIG, *small, *chosen]
+
+
+def repository_cache(repo: str) -> Path:
+    """Return the folder of the Hub's cache that is about one model."""
+    constants: Any = importlib.import_module("huggingface_hub.constants")
+    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+
+
+def _cached_references(repo: str) -> dict[str, str]:
+    cache = repository_cache(repo)
+    found = {
+        path.relative_to(cache / "refs").as_posix(): path.read_text().strip()
+        for path in sorted((cache / "refs").rglob("*"))
+        if path.is_file()
+    }
+    found = {name: c for name, c in found.items() if (cache / "snapshots" / c).is_dir()}
+    if not found:
+        raise ValueError(
+            f"repo: expected a model in the cache, got {repo}, which is not; "
+            "unset HF_HUB_OFFLINE or give a local folder"
+        )
+    return found
+
+
+def _weights(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return the single file of weights, else its parts."""
+    matches = [match for name in names if (match := pattern.fullmatch(name))]
+    whole = [match[0] for match in matches if match[1] is None]
+    return whole or [match[0] for match in matches]
+
+
+def _check_parts(weights: list[str], label: str) -> None:
+    number = re.search(r"-of-(\d+)", weights[0])
+    if number is not None and len(weights) != int(number[1]):
+        raise MissingCheckpointError(
+            f"checkpoint: expected {int(number[1])} parts of the weights of {label}, got "
+            f"{', '.join(weights)}"
+        )

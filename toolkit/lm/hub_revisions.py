@@ -1,0 +1,185 @@
+"""Published checkpoints: revisions of a repository on the Hugging Face Hub."""
+
+import re
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from toolkit.lm import _hub_files
+from toolkit.lm._steps import check_steps, wanted_steps
+from toolkit.lm._stores import _answer, _is_offline, check_revision, is_repository_name
+from toolkit.lm.checkpoints import (
+    Checkpoint,
+    MissingCheckpointError,
+    OpenedModel,
+    RemoteFile,
+    Series,
+    in_order,
+)
+
+_NUMBERED = re.compile(r"(?:.*\D)?step-?(\d+)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_SHOWN = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubCheckpoint(Checkpoint):
+    """A revision of a repository on the Hub; ``name`` is the repository.
+
+    Its files go through the Hub's own cache. Offline, what is not cached does not exist.
+
+    Attributes:
+        allow_pickle: Whether to load pickled weights where there are no safetensors.
+    """
+
+    allow_pickle: bool = False
+
+    @property
+    def cache_folder(self) -> Path:
+        """The commit's folder in the Hub's cache."""
+        return _hub_files.repository_cache(self.name) / "snapshots" / self.commit
+
+    def missing(self) -> list[RemoteFile]:
+        """Return the files that are not in the Hub's cache."""
+        sizes = _hub_files.file_sizes(self.name, self.commit)
+        needed = _hub_files.needed_files(sizes, self.label, allow_pickle=self.allow_pickle)
+        paths = ((self.cache_folder / name, name) for name in needed)
+        return [RemoteFile(path, sizes[name]) for path, name in paths if not path.is_file()]
+
+    def fetch(self, files: Iterable[RemoteFile]) -> None:
+        """Download those files into the Hub's cache."""
+        for file in files:
+            # Asking by name also tells the cache which commit the name stands for.
+            by_name = file.path.name == _hub_files.CONFIG
+            found = self._download(file.path.name, self.revision if by_name else self.commit)
+            if found is None or found.parent.name != self.commit:
+                raise ValueError(
+                    f"revision: expected {self.label} at commit {self.commit}, but it has moved; "
+                    "start again"
+                )
+
+    def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
+        """Load the model from the Hub's cache."""
+        from toolkit.lm._loading import load_folder  # noqa: PLC0415
+
+        return load_folder(
+            self.cache_folder, dtype, label=self.label, allow_pickle=self.allow_pickle
+        )
+
+    def _download(self, name: str, revision: str) -> Path | None:
+        from huggingface_hub import hf_hub_download  # noqa: PLC0415
+
+        path = _answer(self.label, lambda: hf_hub_download(self.name, name, revision=revision))
+        return None if path is None else Path(path)
+
+
+class HubRevisions(Series):
+    r"""Revisions of a repository on the Hub, such as Pythia's ``step0`` to ``step143000``.
+
+    Args:
+        repo: Name of the repository.
+        steps: ``log`` for those nearest to 0, 1, 2, 4, ..., 512, 1000, 2000, 4000, ... and the
+            last one; ``all``; ``pythia`` for its 154 steps; ``FIRST:LAST:EVERY``; or a list.
+        pattern: Regular expression that the name of a revision matches as a whole, with one group
+            for the step; for OLMo ``stage1-step(\d+)-tokens\d+B``.
+        strict: Whether a step that is asked for and is not there is an error, rather than one
+            warning.
+        allow_pickle: Whether to load pickled weights where there are no safetensors.
+
+    Raises:
+        ValueError: If an argument is none of these.
+    """
+
+    def __init__(
+        self,
+        repo: str,
+        *,
+        steps: str | list[int] = "log",
+        pattern: str = r"step(\d+)",
+        strict: bool = False,
+        allow_pickle: bool = False,
+    ) -> None:
+        _check_repository(repo)
+        check_steps(steps)
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            raise ValueError(f"pattern: expected a regular expression, got {pattern!r}") from error
+        if groups != 1:
+            raise ValueError(f"pattern: expected one group, for the step, got {pattern!r}")
+        self.repo = repo
+        self.steps = steps
+        self.pattern = pattern
+        self.strict = strict
+        self.allow_pickle = allow_pickle
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Ask the Hub for its revisions, offline the cache, and return those that are wanted."""
+        published = in_order(self._published())
+        if not published:
+            raise ValueError(
+                f"pattern: expected revisions of {self.repo} that match {self.pattern}, got none"
+            )
+        available = {checkpoint.step: checkpoint for checkpoint in published}
+        wanted = wanted_steps(self.steps, available)
+        absent = [step for step in wanted if step not in available]
+        if absent:
+            self._report(absent)
+        found = [available[step] for step in wanted if step in available]
+        if not found:
+            raise ValueError(f"steps: expected steps that {self.repo} has, got {self.steps}")
+        return found
+
+    def _published(self) -> Iterable[Checkpoint]:
+        for name, commit in _hub_files.references(self.repo).items():
+            match = re.fullmatch(self.pattern, name)
+            if match is not None:
+                check_revision(name)
+                yield HubCheckpoint(
+                    name=self.repo,
+                    step=int(match[1]),
+                    revision=name,
+                    commit=commit,
+                    allow_pickle=self.allow_pickle,
+                )
+
+    def _report(self, absent: list[int]) -> None:
+        shown = ", ".join(map(str, absent[:_SHOWN])) + (", ..." if absent[_SHOWN:] else "")
+        where = "in the cache of" if _is_offline() else "among the revisions of"
+        message = f"steps: {len(absent)} not {where} {self.repo}: {shown}"
+        if self.strict:
+            raise MissingCheckpointError(message)
+        warnings.warn(f"{message}; the others are measured", stacklevel=3)
+
+
+def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpoint:
+    """Return the checkpoint ``repository`` or ``repository@revision``, by default ``main``.
+
+    Raises:
+        ValueError: If there is no such model or revision, or the Hub cannot be reached.
+    """
+    repo, _, revision = name.partition("@")
+    revision = revision or "main"
+    _check_repository(repo)
+    check_revision(revision)
+    is_commit = _COMMIT.fullmatch(revision) is not None
+    commit = revision if is_commit else _hub_files.references(repo).get(revision)
+    if commit is None:
+        where = "the cache holds" if _is_offline() else "the model has"
+        raise MissingCheckpointError(f"revision: expected one that {where}, got {name}")
+    number = _NUMBERED.fullmatch(revision)
+    return HubCheckpoint(
+        name=repo,
+        step=int(number[1]) if number else 0,
+        revision=revision,
+        commit=commit,
+        allow_pickle=allow_pickle,
+    )
+
+
+def _check_repository(repo: str) -> None:
+    if not is_repository_name(repo):
+        raise ValueError(f"repo: expected the name of a model on the Hub or a folder, got {repo!r}")
