@@ -80,8 +80,9 @@ class LanguageModelCallback(MeasurementCallback):
 
     def check_subject(self, subject: "Subject") -> None:
         """Raise a ValueError, before the first step, if this model cannot be measured."""
-        # Asking for the matrices refuses quantised and empty ones.
-        _ = subject.matrices
+        from toolkit.lm.families import check_weights  # noqa: PLC0415
+
+        check_weights(subject.model)
 
     def subject(self, moment: Moment) -> "Subject":
         """Return model and texts, the same ones for all callbacks with equal settings."""
