@@ -83,6 +83,12 @@ def _run_capacity(args: list[str], held: HeldStderr) -> int:
     return code
 
 
+def _run_epsilon(args: list[str], held: HeldStderr) -> int:
+    del held  # an error of one model stays in one line
+    code: int = importlib.import_module("toolkit.epsilon_command").main(args[1:])
+    return code
+
+
 def _check_callbacks_are_ours() -> None:
     spec = importlib.util.find_spec("callbacks")
     ours = Path(__file__).resolve().parent.parent / "callbacks" / "__init__.py"
@@ -114,4 +120,5 @@ _COMMANDS = {
     "test": _Command("evaluate a checkpoint on the test data", _run_trainer),
     "predict": _Command("run a checkpoint on the test data", _run_trainer),
     "capacity": _Command("tell how many directions fit, by the capacity laws", _run_capacity),
+    "epsilon": _Command("measure a model's embedding deviation from its files", _run_epsilon),
 }

@@ -77,8 +77,8 @@ def test_a_shard_is_fetched_in_parts(
     hub: FakeHub, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost connection may not cost more than a part, and a header no more than it needs."""
-    monkeypatch.setattr("toolkit.lm._stores._HUB_BUFFER", 64)
-    monkeypatch.setattr("toolkit.lm._stores._LARGEST_PART", 1000)
+    monkeypatch.setattr("toolkit.lm._hub_store._BUFFER", 64)
+    monkeypatch.setattr("toolkit.lm._hub_store._LARGEST_PART", 1000)
     found = read_embedding(REPOSITORY)
     torch.testing.assert_close(found.tensor, embedding_of(0), rtol=0, atol=0)
     parts = [r.num_bytes for r in hub.requests if r.file == found.file and r.method == "GET"]

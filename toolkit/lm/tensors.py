@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from toolkit.lm import _gguf, _pickled, _safetensors
+from toolkit.lm._hub_store import HubRepository
 from toolkit.lm._names import (
     Matrix,
     check_matrix,
@@ -16,7 +17,7 @@ from toolkit.lm._names import (
     packed_names_of,
     ties_matrices,
 )
-from toolkit.lm._stores import Folder, HubRepository, Store, is_repository_name
+from toolkit.lm._stores import Folder, Store, is_repository_name
 from toolkit.lm._vocabulary import vocabulary_size
 from toolkit.lm._weight_files import Weights, packed_error
 

@@ -1,0 +1,146 @@
+"""A repository on the Hub, of whose weights only the parts that are read are fetched."""
+
+import importlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolkit.lm._stores import (
+    CountedRaw,
+    CountedReader,
+    Store,
+    _answer,
+    _is_offline,
+    check_revision,
+    open_counted,
+    plain_name,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+# One request each; a lost connection repeats no more than this.
+_LARGEST_PART = 64 * 2**20
+# Holds most headers.
+_BUFFER = 2**17
+_TIMEOUT = 30.0
+_PART, _PAST_THE_END = 206, 416
+
+
+class HubRepository(Store):
+    """A repository on the Hugging Face Hub, at the commit its ``config.json`` came from.
+
+    Small files go through the Hub's cache. Weights are taken from there if they are in it, and
+    else read in parts. Offline, what is not cached does not exist.
+
+    Args:
+        name: Name of the repository.
+        revision: Branch, tag or commit.
+
+    Raises:
+        ValueError: If there is no such model or it cannot be reached.
+    """
+
+    def __init__(self, name: str, revision: str = "main") -> None:
+        check_revision(revision)
+        self.label = name if revision == "main" else f"{name}@{revision}"
+        self._name, self._revision = name, revision
+        self._found: set[str] = set()
+        config = self.path("config.json")
+        if config is None:
+            raise ValueError(
+                f"source: expected a model with a config.json, got {self.label}, which has none"
+                + (" in the cache; unset HF_HUB_OFFLINE or give a local path" * _is_offline())
+            )
+        self.commit = self._revision = config.parent.name
+
+    def path(self, name: str) -> Path | None:
+        """Download the file unless it is cached."""
+        from huggingface_hub import hf_hub_download  # noqa: PLC0415
+
+        name = plain_name(name)
+        path = _answer(
+            self.label, lambda: hf_hub_download(self._name, name, revision=self._revision)
+        )
+        return None if path is None else Path(path)
+
+    def open(self, name: str) -> CountedReader | None:
+        """Open the cached file, or the one on the Hub for reading in parts."""
+        cached = self._cached(name)
+        if cached is not None:
+            return open_counted(cached)
+        if name not in self._found and not self.holds(name):
+            return None
+        self._found.add(name)
+        return CountedReader(_HubFile(self._url(name), f"{self.label}/{name}"), _BUFFER)
+
+    def holds(self, name: str) -> bool:
+        """Whether the file is cached or on the Hub."""
+        if self._cached(name) is not None:
+            return True
+        if _is_offline():
+            return False
+        from huggingface_hub import get_hf_file_metadata  # noqa: PLC0415
+
+        url = self._url(name)
+        return _answer(self.label, lambda: get_hf_file_metadata(url)) is not None
+
+    def _url(self, name: str) -> str:
+        from huggingface_hub import hf_hub_url  # noqa: PLC0415
+
+        return hf_hub_url(self._name, plain_name(name), revision=self._revision)
+
+    def _cached(self, name: str) -> Path | None:
+        from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415
+
+        cached = try_to_load_from_cache(self._name, plain_name(name), revision=self._revision)
+        return Path(cached) if isinstance(cached, str) else None
+
+
+class _HubFile(CountedRaw):
+    """A file on the Hub; each read is one range request, repeated by the Hub's client if lost."""
+
+    def __init__(self, url: str, label: str) -> None:
+        self._url, self._label, self._position = url, label, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        # Nothing here measures from the end, whose place would cost a request.
+        self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        view = memoryview(buffer).cast("B")
+        content = self._fetch(self._position, min(len(view), _LARGEST_PART))
+        view[: len(content)] = content
+        self._position += len(content)
+        self.bytes_read += len(content)
+        return len(content)
+
+    def _fetch(self, start: int, length: int) -> bytes:
+        client = importlib.import_module("huggingface_hub.utils")
+        part = {"Range": f"bytes={start}-{start + length - 1}"}
+
+        def ask() -> Any:  # noqa: ANN401
+            headers = {**client.build_hf_headers(), **part}
+            response = client.http_backoff("GET", self._url, headers=headers, timeout=_TIMEOUT)
+            if response.status_code != _PAST_THE_END:
+                client.hf_raise_for_status(response)
+            return response
+
+        response = _answer(self._label, ask)
+        if response is None or response.status_code == _PAST_THE_END:
+            return b""
+        if response.status_code != _PART:
+            raise ValueError(
+                f"source: expected {self._label} in parts, got the whole; download it first"
+            )
+        return bytes(response.content)

@@ -1,0 +1,14 @@
+"""Tables of plain text."""
+
+from collections.abc import Iterable, Sequence
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> str:
+    """Return columns of text, two spaces apart, one line a row."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "".join(f"{line.rstrip()}\n" for line in lines)
