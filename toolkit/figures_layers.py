@@ -28,9 +28,10 @@ def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str
     steps = sorted(values)
     layers = sorted({name for row in values.values() for name in row}, key=_height)
     figure, axes = new_axes(f"{label}, step {steps[-1]:,}", "step (measured ones, evenly spaced)")
+    axes.set_position((0.12, 0.18, 0.70, 0.735))
     axes.grid(visible=False)
     axes.set_facecolor("#bbbbbb")
-    axes.set_ylabel("layer")
+    axes.set_ylabel("layer (* after the last block, not in the paper)")
     grid = np.array([[values[step].get(layer, np.nan) for step in steps] for layer in layers])
     finite = np.ma.masked_invalid(grid)
     if finite.count():
@@ -38,9 +39,9 @@ def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str
         image = axes.imshow(
             finite, aspect="auto", origin="lower", cmap=colours, vmin=low, vmax=high
         )
-        figure.colorbar(image, ax=axes, label=label, fraction=0.05, pad=0.02)
+        figure.colorbar(image, cax=figure.add_axes((0.85, 0.18, 0.03, 0.735)))
     _ticks(axes.set_xticks, [f"{step:,}" for step in steps])
-    _ticks(axes.set_yticks, [name.removeprefix("layer_") for name in layers])
+    _ticks(axes.set_yticks, _names(layers))
     axes.tick_params(axis="x", rotation=45, labelsize=8)
     return figure
 
@@ -93,6 +94,14 @@ def _ticks(set_ticks: Callable[..., object], labels: list[str]) -> None:
     stride = -(-len(labels) // _MAX_TICKS)
     positions = range(len(labels) - 1, -1, -stride)
     set_ticks(list(positions), labels=[labels[position] for position in positions])
+
+
+def _names(layers: list[str]) -> list[str]:
+    """Shorten names; the last numbered layer is marked where the paper has ``final`` instead."""
+    names = [name.removeprefix("layer_") for name in layers]
+    if len(names) > 1 and names[-1] == "final":
+        names[-2] += "*"
+    return names
 
 
 def _height(layer: str) -> tuple[bool, str]:
