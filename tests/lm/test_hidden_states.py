@@ -1,6 +1,7 @@
 """Pooled hidden states: the same as one unpadded text at a time, for every family."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ from toolkit.lm.families import language_model_parts, readout_matrix
 from toolkit.lm.hidden_states import hidden_states, layer_names
 
 NAMES = layer_names(NUM_BLOCKS)
+
+
+@pytest.fixture
+def default_float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def token_states(model: Any, tokenizer: Any, text: str) -> dict[str, Tensor]:
@@ -102,6 +110,11 @@ def test_leaves_model_and_random_state_as_they_were(name: str) -> None:
     assert all(torch.equal(first[layer], again[layer]) for layer in NAMES)
 
 
+def test_the_default_dtype_does_not_matter(default_float64: None) -> None:
+    states = hidden_states(tiny_model(), tiny_tokenizer(), TEXTS)
+    assert {vectors.dtype for vectors in states.values()} == {torch.float32}
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("pooling", ["last", "mean"])
 def test_other_precisions_are_pooled_in_float32(dtype: torch.dtype, pooling: Any) -> None:
@@ -149,6 +162,13 @@ def test_refuses_more_tokens_than_positions(name: str) -> None:
     with pytest.raises(ValueError, match=r"max_length: .* 64 positions, got text 1 with 80 tokens"):
         hidden_states(model, tokenizer, texts)
     assert hidden_states(model, tokenizer, texts, max_length=64)["final"].isfinite().all()
+
+
+def test_refuses_ids_without_a_row() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens([f"word{index}" for index in range(20)])
+    with pytest.raises(ValueError, match="tokenizer: expected ids below the model's 32 rows"):
+        hidden_states(tiny_model(), tokenizer, ["cat", "word19"])
 
 
 def test_refuses_weights_that_are_not_there() -> None:

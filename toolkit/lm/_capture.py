@@ -109,7 +109,7 @@ def _hooked(parts: LanguageModelParts, layer: str, store: _Store) -> RemovableHa
 
 def _before(module: nn.Module, store: _Store) -> RemovableHandle:
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        store(args[0] if args else next(iter(kwargs.values()), None))
+        store(args[0] if args else kwargs.get("hidden_states"))
 
     return module.register_forward_pre_hook(hook, with_kwargs=True)
 

@@ -160,16 +160,12 @@ def _check_found(found: Mapping[str, nn.Module | None], model: "PreTrainedModel"
     if missing:
         raise ValueError(
             f"model: expected a causal language model of a known family ({', '.join(FAMILIES)}), "
-            f"got {_kind(model)} without known {' and '.join(missing)}; load it with its head and "
-            "name what is missing with paths, such as paths={'blocks': 'transformer.h'}"
+            f"got {type(model).__name__} without known {' and '.join(missing)}; load it "
+            "with its head and name what is missing with paths, such as paths={'blocks': 'transformer.h'}"
         )
     blocks = found["blocks"]
     if not isinstance(blocks, nn.ModuleList | nn.Sequential) or len(blocks) == 0:
         raise ValueError(
-            f"paths['blocks']: expected a ModuleList of blocks, got {_kind(blocks)}; "
+            f"paths['blocks']: expected a ModuleList of blocks, got {type(blocks).__name__}; "
             "name the list itself"
         )
-
-
-def _kind(module: nn.Module | None) -> str:
-    return type(module).__name__

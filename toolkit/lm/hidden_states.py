@@ -13,6 +13,7 @@ from toolkit.lm._layers import check_layers, layer_names
 from toolkit.lm._progress import with_progress
 from toolkit.lm._tokens import token_ids
 from toolkit.lm.families import (
+    LanguageModelParts,
     check_weights,
     find_language_model,
     language_model_parts,
@@ -54,8 +55,8 @@ def hidden_states(
         max_length: Longer texts are cut to so many tokens.
         batch_size: How many texts run at once.
         layers: Names of layers (`layer_names`), by default all of them. Only they are kept.
-        skip_first: Leave each text's first token, such as Gemma's BOS with its huge norm, out of
-            the pooling; the model still reads it.
+        skip_first: Leave each text's first token, such as a BOS whose norm dwarfs the others', out
+            of the pooling; the model still reads it.
         paths: Names of modules, for families that `language_model_parts` does not know.
         progress: Show a bar on standard error once it takes longer than two seconds.
 
@@ -66,8 +67,9 @@ def hidden_states(
     Raises:
         TypeError: If ``texts`` is no sequence of strings.
         ValueError: If an option or a layer's name is none of those above, a text has no token to
-            pool or more tokens than the model has positions, the family is unknown, the weights
-            are quantised, sharded or not loaded, or a layer's module is not run.
+            pool or more tokens than the model has positions, the tokenizer has ids that the model
+            has not, the family is unknown, the weights are quantised, sharded or not loaded, or a
+            layer's module is not run.
     """
     language_model = find_language_model(model)
     check_weights(language_model)
@@ -78,7 +80,7 @@ def hidden_states(
     integer_at_least("max_length", max_length, 1)
     integer_at_least("batch_size", batch_size, 1)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
-    _check_positions(ids, language_model)
+    _check_fit(ids, parts, language_model)
     batches = _batches_by_length(ids, batch_size)
     device = next(parts.embedding.parameters()).device
     states: dict[str, Tensor] = {}
@@ -87,8 +89,10 @@ def hidden_states(
             inputs = _right_padded([ids[index] for index in indices], device)
             pool = _Pool(inputs["attention_mask"], pooling, skip_first=skip_first)
             for name, pooled in captured_layers(parts, names, inputs, pool).items():
-                whole = states.setdefault(name, torch.empty(len(ids), pooled.shape[-1]))
-                whole[indices] = pooled.cpu()
+                if name not in states:
+                    shape = (len(ids), pooled.shape[-1])
+                    states[name] = torch.empty(shape, dtype=torch.float32, device="cpu")
+                states[name][indices] = pooled.cpu()
     return {name: states[name] for name in names}
 
 
@@ -115,7 +119,17 @@ def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:
     return names
 
 
-def _check_positions(ids: Sequence[Sequence[int]], model: "PreTrainedModel") -> None:
+def _check_fit(
+    ids: Sequence[Sequence[int]], parts: LanguageModelParts, model: "PreTrainedModel"
+) -> None:
+    """Refuse ids and positions that the model lacks: on a GPU they would end the process."""
+    weight = parts.embedding.weight
+    largest = max(map(max, ids))
+    if isinstance(weight, Tensor) and largest >= len(weight):
+        raise ValueError(
+            f"tokenizer: expected ids below the model's {len(weight)} rows, got {largest}; "
+            "pass the tokenizer that belongs to the model"
+        )
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     longest = max(range(len(ids)), key=lambda index: len(ids[index]))
     if limit is not None and len(ids[longest]) > limit:
