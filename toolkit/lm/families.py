@@ -161,7 +161,7 @@ def _check_found(found: Mapping[str, nn.Module | None], model: "PreTrainedModel"
         raise ValueError(
             f"model: expected a causal language model of a known family ({', '.join(FAMILIES)}), "
             f"got {type(model).__name__} without known {' and '.join(missing)}; load it "
-            "with its head and name what is missing with paths, such as paths={'blocks': 'transformer.h'}"
+            "with its head and name what is missing, such as paths={'blocks': 'transformer.h'}"
         )
     blocks = found["blocks"]
     if not isinstance(blocks, nn.ModuleList | nn.Sequential) or len(blocks) == 0:
