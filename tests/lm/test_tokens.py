@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import processors
+from transformers import ByT5Tokenizer
 
 from tests.lm.tiny_models import NUM_BLOCKS, TEXTS, VOCABULARY, tiny_model, tiny_tokenizer
 from toolkit.lm._tokens import token_ids
@@ -51,6 +52,12 @@ def test_the_tokenizer_is_left_as_it_was_and_does_not_warn(
     after = tokenizer.backend_tokenizer.to_str(), tokenizer.padding_side, tokenizer.truncation_side
     assert after == before
     assert not caplog.records
+
+
+def test_a_tokenizer_written_in_python_serves_as_well() -> None:
+    # Its ids are bytes after three special tokens, of which it adds the end.
+    ids = token_ids(ByT5Tokenizer(), ["ab"], max_length=8)
+    assert ids == [[ord("a") + 3, ord("b") + 3, 1]]
 
 
 def test_the_end_is_kept_by_a_tokenizer_that_cuts_the_start() -> None:
