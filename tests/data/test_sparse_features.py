@@ -16,7 +16,8 @@ from toolkit.data import (
     SparseFeatures,
     UniformFrequencies,
 )
-from toolkit.data.sparse_features import BatchStream, CellSampler
+from toolkit.data.batch_stream import BatchStream
+from toolkit.data.sparse_features import CellSampler
 
 NUM_BATCHES, BATCH_SIZE = 200, 500
 SAMPLES = NUM_BATCHES * BATCH_SIZE

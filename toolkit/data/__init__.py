@@ -12,6 +12,7 @@ from toolkit.data.frequencies import (
 )
 from toolkit.data.labelled_texts import LabelledTexts, load_texts
 from toolkit.data.sparse_features import SparseFeatures
+from toolkit.data.text_corpus import TextCorpus
 
 __all__ = [
     "ActiveCells",
@@ -21,6 +22,7 @@ __all__ = [
     "LinearFrequencies",
     "PowerFrequencies",
     "SparseFeatures",
+    "TextCorpus",
     "UniformFrequencies",
     "load_ag_news",
     "load_docstring_topics",

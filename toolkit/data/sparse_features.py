@@ -1,6 +1,5 @@
 """Synthetic sparse features of the toy superposition model (arXiv 2505.10465, section 2)."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import lightning as L
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor
 
 from toolkit.data.active_cells import ActiveCells
+from toolkit.data.batch_stream import BatchStream, FixedBatches
 from toolkit.data.frequencies import Frequencies, UniformFrequencies
 
 _TRAIN, _HELD_OUT, _TEST = range(3)
@@ -58,59 +58,6 @@ class CellSampler:
             self.batch_size,
             self.num_features,
         )
-
-
-class BatchStream:
-    """An endless stream of batches in epochs of ``length``; it knows where it stands.
-
-    Batches are a function of their position, so that a resumed run continues the stream exactly.
-    ``state_dict`` and ``load_state_dict`` are what Lightning asks of a resumable loader.
-
-    Args:
-        draw: Returns the batch at a position.
-        length: Batches in one epoch.
-    """
-
-    def __init__(self, draw: Callable[[int], ActiveCells], length: int) -> None:
-        self._draw = draw
-        self._length = length
-        self._position = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[ActiveCells]:
-        end = (self._position // self._length + 1) * self._length
-        while self._position < end:
-            self._position += 1
-            yield self._draw(self._position - 1)
-
-    def state_dict(self) -> dict[str, int]:
-        """Return the number of batches that were handed out."""
-        return {"position": self._position}
-
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue after the batches that were handed out."""
-        self._position = state_dict["position"]
-
-
-class FixedBatches:
-    """The same ``length`` batches at every pass.
-
-    Args:
-        draw: Returns the batch at a position.
-        length: Batches in one pass.
-    """
-
-    def __init__(self, draw: Callable[[int], ActiveCells], length: int) -> None:
-        self._draw = draw
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[ActiveCells]:
-        return (self._draw(position) for position in range(self._length))
 
 
 def _as_frequencies(given: Any) -> Frequencies:  # noqa: ANN401
@@ -180,11 +127,11 @@ class SparseFeatures(L.LightningDataModule):
             logger=False,
         )
 
-    def held_out(self) -> FixedBatches:
+    def held_out(self) -> FixedBatches[ActiveCells]:
         """Return the fixed batches that measurements use, the same on every rank."""
         return FixedBatches(lambda i: self._sample((self.seed, _HELD_OUT, i)), self.num_held_out)
 
-    def train_dataloader(self) -> BatchStream:
+    def train_dataloader(self) -> BatchStream[ActiveCells]:
         """Return the training stream, another one on each rank."""
         trainer = self.trainer
         rank = 0 if trainer is None else trainer.global_rank
@@ -198,15 +145,15 @@ class SparseFeatures(L.LightningDataModule):
             length = trainer.max_steps * trainer.accumulate_grad_batches
         return BatchStream(lambda i: self._sample((self.seed, _TRAIN, rank, i)), length)
 
-    def val_dataloader(self) -> FixedBatches:
+    def val_dataloader(self) -> FixedBatches[ActiveCells]:
         """Return the held-out batches."""
         return self.held_out()
 
-    def test_dataloader(self) -> FixedBatches:
+    def test_dataloader(self) -> FixedBatches[ActiveCells]:
         """Return as many batches as are held out, from a stream of their own."""
         return FixedBatches(lambda i: self._sample((self.seed, _TEST, i)), self.num_held_out)
 
-    def predict_dataloader(self) -> FixedBatches:
+    def predict_dataloader(self) -> FixedBatches[ActiveCells]:
         """Return the test batches."""
         return self.test_dataloader()
 

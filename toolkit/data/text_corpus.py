@@ -1,0 +1,217 @@
+"""Blocks of tokens to train a language model on, by default from what every machine has."""
+
+import platform
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import torch
+
+from toolkit.data.batch_stream import BatchStream, FixedBatches
+from toolkit.data.documents import read_documents
+from toolkit.data.token_blocks import (
+    Blocks,
+    CorpusParts,
+    ShuffledBlocks,
+    TokenBatch,
+    as_batch,
+    split_blocks,
+    unigram_entropy,
+)
+from toolkit.data.tokenized_corpus import (
+    SMALLEST_VOCABULARY,
+    TokenizedCorpus,
+    default_cache,
+    pretrained_tokenizer,
+    tokenize,
+    trained_tokenizer,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+class TextCorpus(L.LightningDataModule):
+    """Blocks of consecutive tokens, shuffled anew in every epoch; a batch holds ``input_ids``.
+
+    Whole documents are held out for validation and test. A batch is a function of the seed and its
+    position, so that a run that is continued sees what it would have seen. Corpus and tokenizer
+    are cached by the hash of the texts; the hash, the number of tokens and Python's version are
+    logged as hyper-parameters.
+
+    Args:
+        source: A text file, whose documents are its paragraphs; a folder, where each file is one;
+            a data set's name on the Hub; by default the source files of Python's own standard
+            library, without those that `load_docstring_topics` reads.
+        subset: Configuration of the data set, where the Hub has several.
+        split: Part of the data set, such as ``train[:10000]``.
+        tokenizer: Folder or name on the Hub of a model whose tokenizer is used; by default a
+            byte-level BPE tokenizer is trained on the corpus.
+        vocab_size: Largest number of tokens of a trained tokenizer.
+        block_size: Tokens in a block.
+        batch_size: Blocks in a batch, on each process.
+        held_out_fraction: Share of the tokens for validation, and as many for test.
+        cache_dir: Folder of tokenized corpora, by default in the user's cache folder.
+        seed: Fixes the split and the stream, whatever else draws random numbers; by default
+            torch's seed.
+
+    Attributes:
+        tokenizer: The tokenizer, once ``prepare_data`` or ``setup`` has run.
+
+    Raises:
+        ValueError: If a number is out of range or, later, the texts cannot be had.
+    """
+
+    tokenizer: "PreTrainedTokenizerFast | None"
+
+    def __init__(
+        self,
+        source: str | None = None,
+        *,
+        subset: str | None = None,
+        split: str = "train",
+        tokenizer: str | None = None,
+        vocab_size: int = 4096,
+        block_size: int = 128,
+        batch_size: int = 16,
+        held_out_fraction: float = 0.02,
+        cache_dir: str | None = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__()
+        _check_at_least(SMALLEST_VOCABULARY, vocab_size=vocab_size)
+        _check_at_least(2, block_size=block_size)
+        _check_at_least(1, batch_size=batch_size)
+        if not 0 < held_out_fraction < 0.5:
+            raise ValueError(
+                "held_out_fraction: expected a share above 0 and below 0.5, "
+                f"got {held_out_fraction}"
+            )
+        seed = torch.initial_seed() if seed is None else seed
+        _check_at_least(0, seed=seed)
+        self.save_hyperparameters()
+        self.source, self.subset, self.split = source, subset, split
+        self.tokenizer_name, self.vocab_size = tokenizer, vocab_size
+        self.block_size, self.batch_size = block_size, batch_size
+        self.held_out_fraction = held_out_fraction
+        self.cache = default_cache() if cache_dir is None else Path(cache_dir)
+        self.seed = seed
+        self.tokenizer = None
+        self._corpus: TokenizedCorpus | None = None
+        self._name, self._hash = "", ""
+        self._expected_hash: str | None = None
+
+    def prepare_data(self) -> None:
+        """Fill the cache; other processes of this machine read what the first one has written."""
+        self._load()
+
+    def setup(self, stage: str) -> None:
+        """Read the corpus, and add what identifies it to the hyper-parameters."""
+        self._load()
+        self.save_hyperparameters(self.conditions)
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """What identifies the corpus, plain types.
+
+        Raises:
+            ValueError: If the corpus has not been read.
+        """
+        return {
+            "corpus": self._name,
+            "corpus_hash": self._hash,
+            "corpus_tokens": len(self._read.tokens),
+            "python": platform.python_version(),
+        }
+
+    @cached_property
+    def unigram_entropy(self) -> float:
+        """Entropy of single tokens of the training part, in nats per token.
+
+        No model that ignores the context has a smaller loss there.
+        """
+        return unigram_entropy(self.parts.train)
+
+    @cached_property
+    def parts(self) -> CorpusParts:
+        """Blocks for training, validation and test."""
+        return split_blocks(
+            self._read,
+            block_size=self.block_size,
+            held_out_fraction=self.held_out_fraction,
+            seed=self.seed,
+        )
+
+    def train_dataloader(self) -> BatchStream[TokenBatch]:
+        """Return the training stream; processes share the blocks of an epoch among them."""
+        rank, num_ranks = 0, 1
+        if self.trainer is not None:
+            rank, num_ranks = self.trainer.global_rank, self.trainer.world_size
+        draw = ShuffledBlocks(
+            self.parts.train, self.batch_size, seed=self.seed, rank=rank, num_ranks=num_ranks
+        )
+        return BatchStream(draw, draw.length)
+
+    def val_dataloader(self) -> FixedBatches[TokenBatch]:
+        """Return the validation batches, the same on every process."""
+        return self._in_order(self.parts.validation)
+
+    def test_dataloader(self) -> FixedBatches[TokenBatch]:
+        """Return the test batches, the same on every process."""
+        return self._in_order(self.parts.test)
+
+    def predict_dataloader(self) -> FixedBatches[TokenBatch]:
+        """Return the test batches."""
+        return self.test_dataloader()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the seed and the corpus's hash: a resumed run continues its own stream."""
+        return {"seed": self.seed, "corpus_hash": self._hash}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take the seed of the run that is continued.
+
+        Raises:
+            ValueError: If the corpus is another one.
+        """
+        self.seed, self._expected_hash = state_dict["seed"], state_dict["corpus_hash"]
+        for derived in ("parts", "unigram_entropy"):
+            self.__dict__.pop(derived, None)
+        self._check_hash()
+
+    def _load(self) -> None:
+        if self._corpus is not None:
+            return
+        documents = read_documents(self.source, subset=self.subset, split=self.split)
+        self._name, self._hash = documents.name, documents.digest()
+        self._check_hash()
+        if self.tokenizer_name is None:
+            self.tokenizer = trained_tokenizer(documents, self.vocab_size, cache=self.cache)
+        else:
+            self.tokenizer = pretrained_tokenizer(self.tokenizer_name)
+        self._corpus = tokenize(documents, self.tokenizer, cache=self.cache)
+
+    def _check_hash(self) -> None:
+        if self._hash and self._expected_hash not in {None, self._hash}:
+            raise ValueError(
+                f"source: expected the corpus of the checkpoint, hash {self._expected_hash}, got "
+                f"{self._hash}; the texts or Python's version have changed, start a new run"
+            )
+
+    @property
+    def _read(self) -> TokenizedCorpus:
+        if self._corpus is None:
+            raise ValueError("source: expected texts that have been read; call setup('fit') first")
+        return self._corpus
+
+    def _in_order(self, blocks: Blocks) -> FixedBatches[TokenBatch]:
+        size = self.batch_size
+        length = -(-len(blocks) // size)
+        return FixedBatches(lambda i: as_batch(blocks[i * size : (i + 1) * size]), length)
+
+
+def _check_at_least(least: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < least:
+            raise ValueError(f"{name}: expected at least {least}, got {number}")
