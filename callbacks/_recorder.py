@@ -1,6 +1,7 @@
 """Where measurements go: the loggers, their figures and the run's table."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -8,6 +9,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from callbacks.measurement import Moment
+from toolkit.model_logger import ModelLogger
 from toolkit.points import Point, measurement_rows
 from toolkit.provenance import dtype_names, versions
 from toolkit.run_folder import logger_folder
@@ -22,8 +24,9 @@ class Recorder:
     """
 
     def __init__(self, trainer: L.Trainer) -> None:
+        self._is_walk = any(isinstance(logger, ModelLogger) for logger in trainer.loggers)
         # A collective: each rank's logger may count another version.
-        folder = trainer.strategy.broadcast(logger_folder(trainer.loggers))
+        folder = trainer.strategy.broadcast(_table_folder(trainer.loggers))
         self._run = "/".join(folder.parts[-2:]) if folder else ""
         self._path = folder / TABLE_NAME if folder else None
         self._table: MeasurementTable | None = None
@@ -44,21 +47,25 @@ class Recorder:
         conditions: dict[str, Any],
     ) -> list[MeasurementRow]:
         """Return the points as rows of the table, with the fingerprint of ``tensors``."""
+        source = moment.source
         common = {
             "run": self._run,
-            "model": type(moment.pl_module).__name__,
-            "revision": "",
-            "commit": "",
+            "model": type(moment.pl_module).__name__ if source is None else source.name,
+            "revision": "" if source is None else source.revision,
+            "commit": "" if source is None else source.commit,
             "step": moment.step,
             "conditions": conditions,
             "dtype": dtype_names(tensors.values()),
             "weights_hash": moment.fingerprint(tensors),
-            "versions": versions("lightning"),
+            "versions": versions("lightning", *(() if source is None else ("transformers",))),
         }
         return measurement_rows(points, common)
 
     def holds(self, rows: list[MeasurementRow]) -> bool:
         """Whether the table has measured the same weights at the same step in the same way."""
+        if self._is_walk:
+            # A walk leaves out what is done, and its table grows too long to be read each time.
+            return False
         return self.table is not None and self.table.holds(rows[0])
 
     def write(
@@ -69,6 +76,12 @@ class Recorder:
             self.table.append(rows)
         for logger in moment.trainer.loggers:
             logger.log_metrics(dict(values), step=moment.step)
+
+
+def _table_folder(loggers: list[Logger]) -> Path | None:
+    """The folder of the table: the loggers', or what one shares with those of other models."""
+    shared = [logger.table_folder for logger in loggers if isinstance(logger, ModelLogger)]
+    return shared[0] if shared else logger_folder(loggers)
 
 
 def figure_boards(loggers: list[Logger]) -> list[Any]:

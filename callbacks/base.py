@@ -45,7 +45,8 @@ class MeasurementCallback(Callback, ABC):
         prefix: First part of every tag: the metric, numbered from a trainer's second callback on
             that measures the same one.
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
-        history: What ``fit`` measured, values by step and tag; it travels with checkpoints.
+        history: What ``fit`` measured, values by step and tag; it travels with checkpoints. In a
+            stand-alone ``validate`` of checkpoints as they were published, what that measured.
         shared: What callbacks share within a step; a trainer's first one keeps it for all.
 
     Raises:
@@ -203,10 +204,17 @@ class MeasurementCallback(Callback, ABC):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure in a stand-alone validation."""
         if trainer.state.fn == "validate":
-            self._measure(trainer, pl_module, self._loaded_step(trainer))
+            source = self._source(trainer, pl_module)
+            step = self._loaded_step(trainer) if source is None else source.step
+            self._measure(trainer, pl_module, step, source)
 
     def _prefixed(self, metric: str) -> str:
         return f"{metric}{self._suffix}"
+
+    def _source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
+        """The checkpoint that the model holds as it was published, None if it has been trained."""
+        trained = trainer.global_step > 0 or trainer.ckpt_path is not None
+        return None if trained else getattr(pl_module, "source", None)
 
     def _loaded_step(self, trainer: L.Trainer) -> int:
         if self._checkpoint_step is None and trainer.ckpt_path is not None:
@@ -219,8 +227,14 @@ class MeasurementCallback(Callback, ABC):
         if trainer.global_step not in self.history:
             self._measure(trainer, pl_module, trainer.global_step)
 
-    def _measure(self, trainer: L.Trainer, pl_module: L.LightningModule, step: int) -> None:
-        moment = Moment(trainer, pl_module, step, _measuring(trainer)[0].shared)
+    def _measure(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        step: int,
+        source: Any = None,  # noqa: ANN401
+    ) -> None:
+        moment = Moment(trainer, pl_module, step, _measuring(trainer)[0].shared, source)
         try:
             with untouched(pl_module):
                 points = self.measure(moment)
@@ -240,7 +254,7 @@ class MeasurementCallback(Callback, ABC):
             self.tag(point.quantity, point.layer, metric=point.metric): point.value
             for point in points
         }
-        if self._fitting:
+        if self._fitting or moment.source is not None:
             self.history[moment.step] = values
         # Not pl_module.log: Lightning would visit each value again after every later batch.
         moment.trainer.callback_metrics.update(
@@ -252,7 +266,7 @@ class MeasurementCallback(Callback, ABC):
     def _write(
         self, moment: Moment, points: list[Point], values: dict[str, float], recorder: Recorder
     ) -> None:
-        tensors = dict(self.hashed_tensors(moment.pl_module))
+        tensors = dict(self._fingerprinted(moment))
         named = [p._replace(metric=self._prefixed(p.metric or self.metric)) for p in points]
         rows = recorder.rows(moment, named, tensors, conditions=self.conditions(moment.trainer))
         # Validation may meet weights that this folder has measured, and step 0 those of validation.
@@ -263,6 +277,14 @@ class MeasurementCallback(Callback, ABC):
         for name, figure in self.figures(moment, values).items() if boards else ():
             for board in boards:
                 board.add_figure(self.tag(name), figure, global_step=moment.step)
+
+    def _fingerprinted(self, moment: Moment) -> Iterable[tuple[str, Tensor]]:
+        if moment.source is None:
+            return self.hashed_tensors(moment.pl_module)
+        # Without the prefix of the module around it: as anyone else would hash the model.
+        model = getattr(moment.pl_module, "model", moment.pl_module)
+        parameters: Iterable[tuple[str, Tensor]] = model.named_parameters()
+        return parameters
 
 
 def _measuring(trainer: L.Trainer) -> list[MeasurementCallback]:

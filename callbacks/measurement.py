@@ -19,12 +19,15 @@ class Moment:
         pl_module: The model, in eval mode and without gradients.
         step: Optimiser updates behind its weights.
         shared: Costly intermediate results, kept for the other callbacks of the same step.
+        source: The published or saved checkpoint that the weights are, as it stands, with its
+            ``name``, ``revision``, ``commit`` and ``step``; None for weights of a run.
     """
 
     trainer: L.Trainer
     pl_module: L.LightningModule
     step: int
     shared: dict[Any, Any]
+    source: Any = None
 
     def fingerprint(self, tensors: Mapping[str, Tensor]) -> str:
         """Return the weights hash of the named tensors, computed once for all callbacks."""

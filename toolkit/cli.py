@@ -69,12 +69,23 @@ def _command(args: list[str]) -> _Command:
 
 
 def _run_trainer(args: list[str], held: HeldStderr) -> int:
-    _check_callbacks_are_ours()
-    # Importing them is what makes their short names known.
-    for package in ("callbacks", "toolkit.data", "toolkit.models"):
-        importlib.import_module(package)
+    _import_named("callbacks", "toolkit.data", "toolkit.models")
     importlib.import_module("toolkit.trainer_cli").run(args, held)
     return 0
+
+
+def _run_probe(args: list[str], held: HeldStderr) -> int:
+    series = ("checkpoints", "hub_revisions", "lightning_checkpoints")
+    _import_named("callbacks", "toolkit.data", *(f"toolkit.lm.{name}" for name in series))
+    code: int = importlib.import_module("toolkit.probe_command").main(args[1:], held)
+    return code
+
+
+def _import_named(*modules: str) -> None:
+    """Import the modules whose classes a configuration may name without their path."""
+    _check_callbacks_are_ours()
+    for module in modules:
+        importlib.import_module(module)
 
 
 def _run_capacity(args: list[str], held: HeldStderr) -> int:
@@ -119,6 +130,7 @@ _COMMANDS = {
     "validate": _Command("measure a checkpoint on the held-out data", _run_trainer),
     "test": _Command("evaluate a checkpoint on the test data", _run_trainer),
     "predict": _Command("run a checkpoint on the test data", _run_trainer),
+    "probe": _Command("measure a series of checkpoints, each at its own step", _run_probe),
     "capacity": _Command("tell how many directions fit, by the capacity laws", _run_capacity),
     "epsilon": _Command("measure a model's embedding deviation from its files", _run_epsilon),
 }

@@ -1,6 +1,6 @@
 """Cut TensorBoard's event files back to a step, so that a continued run writes none twice."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 from pathlib import Path
 
@@ -27,10 +27,28 @@ def drop_after(folder: str | Path, step: int, *, written_until: float = inf) -> 
     Returns:
         The number of points removed.
     """
+    return _keep(folder, lambda event: _is_kept(event, step, written_until))
+
+
+def keep_steps(folder: str | Path, steps: Collection[int]) -> int:
+    """Remove the points of all other steps from every event file in ``folder``.
+
+    Returns:
+        The number of points removed.
+    """
+    return _keep(folder, lambda event: event.step in steps)
+
+
+def _keep(folder: str | Path, is_kept: Callable[[Event], bool]) -> int:
     removed = 0
     for path in sorted(Path(folder).glob("events.out.tfevents.*")):
         records = list(_records(path))
-        kept = [data for data in records if _is_kept(data, step, written_until)]
+        events = map(Event.FromString, records)
+        kept = [
+            data
+            for data, event in zip(records, events, strict=True)
+            if not event.HasField("summary") or is_kept(event)
+        ]
         _replace(path, kept)
         removed += len(records) - len(kept)
     return removed
@@ -41,11 +59,10 @@ def _records(path: Path) -> Iterator[bytes]:
     yield from RawEventFileLoader(str(path)).Load()
 
 
-def _is_kept(data: bytes, step: int, written_until: float) -> bool:
-    event = Event.FromString(data)
-    if not event.HasField("summary") or event.step < step:
-        return True
-    return bool(event.step == step and event.wall_time <= written_until)
+def _is_kept(event: Event, step: int, written_until: float) -> bool:
+    if event.step == step:
+        return bool(event.wall_time <= written_until)
+    return bool(event.step < step)
 
 
 def _replace(path: Path, records: list[bytes]) -> None:

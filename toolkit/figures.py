@@ -53,7 +53,7 @@ def norm_histogram(norms: Mapping[int, Tensor], *, step: int, threshold: float) 
     axes.set_ylabel("share of features")
     largest = max((float(values.max()) for values in norms.values()), default=0.0)
     bins = np.linspace(0, max(1.05 * largest, 1.2, 1.2 * threshold), _NUM_BINS + 1)
-    for (m, values), color in zip(sorted(norms.items()), _colors(len(norms)), strict=True):
+    for (m, values), color in zip(sorted(norms.items()), shades(len(norms)), strict=True):
         counts, _ = np.histogram(values.double().numpy(), bins)
         axes.stairs(counts / len(values), bins, color=color, label=f"m = {m}", linewidth=1.4)
     axes.axvline(threshold, color=GREY, linestyle="--", linewidth=1.2)
@@ -214,7 +214,7 @@ def _positive(values: Mapping[int, float]) -> tuple[list[int], list[float]]:
     return kept, [values[x] for x in kept]
 
 
-def _colors(number: int) -> list[tuple[float, ...]]:
+def shades(number: int) -> list[tuple[float, ...]]:
     """Return colours in order, dark to light, without the pale end that paper swallows."""
     from matplotlib import colormaps  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """Figures of a language model: layer by step, and the cosines of its embedding matrices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _MAX_TICKS = 12
 
 
-def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str) -> "Figure":
+def layer_step_heat_map(
+    values: Mapping[int, Mapping[str, float]], *, label: str, marked: Collection[int] = ()
+) -> "Figure":
     """Draw a quantity as colours, layers upwards and measured steps to the right.
 
     Quantities of both signs are coloured by sign, white at 0; what is not finite stays grey.
@@ -24,10 +26,13 @@ def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str
     Args:
         values: Value by layer, by step.
         label: Name of the quantity.
+        marked: Steps that hold the weights of an earlier one; their numbers get an asterisk.
     """
     steps = sorted(values)
     layers = sorted({name for row in values.values() for name in row}, key=_height)
-    figure, axes = new_axes(f"{label}, step {steps[-1]:,}", "step (measured ones, evenly spaced)")
+    xlabel = "step (measured ones, evenly spaced)"
+    xlabel = f"{xlabel}; * same weights as earlier" if marked else xlabel
+    figure, axes = new_axes(f"{label}, step {steps[-1]:,}", xlabel)
     axes.set_position((0.12, 0.18, 0.70, 0.735))
     axes.grid(visible=False)
     axes.set_facecolor("#bbbbbb")
@@ -40,7 +45,7 @@ def layer_step_heat_map(values: Mapping[int, Mapping[str, float]], *, label: str
             finite, aspect="auto", origin="lower", cmap=colours, vmin=low, vmax=high
         )
         figure.colorbar(image, cax=figure.add_axes((0.85, 0.18, 0.03, 0.735)))
-    _ticks(axes.set_xticks, [f"{step:,}" for step in steps])
+    _ticks(axes.set_xticks, [f"{step:,}{'*' * (step in marked)}" for step in steps])
     _ticks(axes.set_yticks, _names(layers))
     axes.tick_params(axis="x", rotation=45, labelsize=8)
     return figure

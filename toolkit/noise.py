@@ -47,5 +47,24 @@ def without_noise() -> Iterator[None]:
         logger.removeFilter(_is_news)
 
 
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Let each message of Lightning through once, however many trainers the body has."""
+    logger = logging.getLogger(_LOGGER)
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        new = message not in said
+        said.add(message)
+        return new
+
+    logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_new)
+
+
 def _is_news(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_INFOS)

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,8 +91,16 @@ class MeasurementTable:
         Returns:
             The number of rows removed.
         """
+        return self.keep(lambda row: row.step <= step)
+
+    def keep(self, is_kept: Callable[[MeasurementRow], bool]) -> int:
+        """Remove all other rows, all or none of them even when killed on the way.
+
+        Returns:
+            The number of rows removed.
+        """
         rows = self.rows()
-        kept = [row for row in rows if row.step <= step]
+        kept = [row for row in rows if is_kept(row)]
         if len(kept) < len(rows):
             write_atomically(self.path, _to_bytes(kept, header=True))
         return len(rows) - len(kept)
@@ -128,7 +136,8 @@ def _complete_lines(path: Path) -> bytes:
 
 
 def _check_header(path: Path, complete: bytes) -> None:
-    header = _records(complete)[:1]
+    # Every writer of a run opens the table, which grows long: the first line is enough.
+    header = _records(complete[: complete.find(b"\n") + 1])
     if header and header[0] != list(MeasurementRow._fields):
         raise ValueError(
             f"{path}: expected a table of measurements, got columns {','.join(header[0])}; "

@@ -146,7 +146,9 @@ class LocalFolders(Series):
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the folders that match, by the last number in their names."""
-        folders = [path for path in _matching(self.pattern) if (path / "config.json").is_file()]
+        folders = [
+            path for path in matching_paths(self.pattern) if (path / "config.json").is_file()
+        ]
         if not folders:
             raise ValueError(
                 f"pattern: expected folders with a config.json, got none at {self.pattern}"
@@ -226,7 +228,8 @@ def joined(series: "Series | Sequence[Series]") -> list[Checkpoint]:
     return in_order(checkpoint for one in several for checkpoint in one.checkpoints())
 
 
-def _matching(pattern: str | list[str]) -> list[Path]:
+def matching_paths(pattern: str | list[str]) -> list[Path]:
+    """Return the paths that one or several patterns match, each once."""
     patterns = [pattern] if isinstance(pattern, str) else pattern
     found = [path for one in patterns for path in glob.glob(str(Path(one).expanduser()))]  # noqa: PTH207 - absolute patterns, too
     return [Path(path) for path in dict.fromkeys(found)]
@@ -240,4 +243,5 @@ def _step_in_name(path: Path) -> int:
 
 
 def _place(checkpoint: Checkpoint) -> str:
-    return str(getattr(checkpoint, "folder", checkpoint.revision or checkpoint.label))
+    where = getattr(checkpoint, "folder", getattr(checkpoint, "path", checkpoint.revision))
+    return str(where or checkpoint.label)

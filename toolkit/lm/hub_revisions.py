@@ -33,9 +33,11 @@ class HubCheckpoint(Checkpoint):
 
     Attributes:
         allow_pickle: Whether to load pickled weights where there are no safetensors.
+        strict: Whether a walk ends where the revision turns out to be missing or incomplete.
     """
 
     allow_pickle: bool = False
+    strict: bool = True
 
     @property
     def cache_folder(self) -> Path:
@@ -85,8 +87,8 @@ class HubRevisions(Series):
             last one; ``all``; ``pythia`` for its 154 steps; ``FIRST:LAST:EVERY``; or a list.
         pattern: Regular expression that the name of a revision matches as a whole, with one group
             for the step; for OLMo ``stage1-step(\d+)-tokens\d+B``.
-        strict: Whether a step that is asked for and is not there is an error, rather than one
-            warning.
+        strict: Whether a step that is asked for and is not there, or not whole, is an error rather
+            than one warning.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
@@ -144,6 +146,7 @@ class HubRevisions(Series):
                     revision=name,
                     commit=commit,
                     allow_pickle=self.allow_pickle,
+                    strict=self.strict,
                 )
 
     def _report(self, absent: list[int]) -> None:

@@ -1,0 +1,100 @@
+"""Checkpoints that the toolkit's own runs have saved."""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from toolkit.lm._pickled import _load
+from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order, matching_paths
+from toolkit.lm.pretrained import load_tokenizer
+
+_PREFIX = "model."
+_LAST = "last.ckpt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningCheckpoint(Checkpoint):
+    """A ``.ckpt`` file of a run of `toolkit.models.LanguageModel`.
+
+    Attributes:
+        path: The file.
+        tokenizer: Name or folder of a tokenizer; the file has none.
+    """
+
+    path: Path
+    tokenizer: str | None = None
+
+    def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
+        """Build the model from the hyper-parameters and give it the weights."""
+        from toolkit.lm.configurations import new_language_model  # noqa: PLC0415
+
+        content = _read(self.path)
+        with torch.random.fork_rng(devices=[]):
+            model = new_language_model(content["hyper_parameters"]["config"], dtype=dtype)
+        state = {
+            name.removeprefix(_PREFIX): value
+            for name, value in content["state_dict"].items()
+            if name.startswith(_PREFIX)
+        }
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(
+                f"checkpoint: expected the weights of a LanguageModel in {self.path}, got others "
+                f"({str(error).splitlines()[-1].strip()})"
+            ) from error
+        tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer)
+        model.eval()  # type: ignore[no-untyped-call]
+        return OpenedModel(model, tokenizer)
+
+
+class LightningCheckpoints(Series):
+    """Files ``*.ckpt`` of runs of `toolkit.models.LanguageModel`, by their own steps.
+
+    Args:
+        pattern: Path with wildcards, or several.
+        name: Name of the model, by default the path of the folder that holds the files.
+        tokenizer: Name or folder of the tokenizer of all of them.
+    """
+
+    def __init__(
+        self, pattern: str | list[str], *, name: str | None = None, tokenizer: str | None = None
+    ) -> None:
+        self.pattern = pattern
+        self.name = name
+        self.tokenizer = tokenizer
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Return the files that match; ``last.ckpt`` only where no other has its step."""
+        paths = sorted(matching_paths(self.pattern), key=lambda path: path.name == _LAST)
+        if not paths:
+            raise ValueError(f"pattern: expected checkpoint files, got none at {self.pattern}")
+        return in_order(self._without_copies(paths))
+
+    def _without_copies(self, paths: list[Path]) -> Iterator[Checkpoint]:
+        seen = set()
+        for path in paths:
+            step = int(_read(path)["global_step"])
+            if path.name == _LAST and (path.parent, step) in seen:
+                continue
+            seen.add((path.parent, step))
+            name = self.name or str(path.parent)
+            yield LightningCheckpoint(name=name, step=step, path=path, tokenizer=self.tokenizer)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the content; the tensors stay on disk until they are used."""
+    content = _load(path, mapped=zipfile.is_zipfile(path))
+    wanted = {"global_step", "state_dict", "hyper_parameters"}
+    whole = isinstance(content, dict) and wanted <= content.keys()
+    if not whole or not isinstance(content["hyper_parameters"].get("config"), dict):
+        raise ValueError(
+            f"checkpoint: expected a file of a LanguageModel's run, got {path}; save it as a "
+            "Hugging Face folder and use LocalFolders"
+        )
+    loaded: dict[str, Any] = content
+    return loaded

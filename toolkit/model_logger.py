@@ -1,0 +1,54 @@
+"""TensorBoard curves of one model among those that a run measures."""
+
+from pathlib import Path, PurePath
+from typing import Any
+
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.loggers import TensorBoardLogger
+from typing_extensions import override
+
+_SECONDS_BETWEEN_FLUSHES = 5
+
+
+class ModelLogger(TensorBoardLogger):
+    """Writes a model's points into its own folder below the run's, as one run of TensorBoard.
+
+    Args:
+        table_folder: The run's folder, with the table that all its models share.
+        model: Name of the model.
+    """
+
+    def __init__(self, table_folder: Path, model: str) -> None:
+        super().__init__(
+            table_folder,
+            name=model_folder(model),
+            version="",
+            default_hp_metric=False,
+            flush_secs=_SECONDS_BETWEEN_FLUSHES,
+        )
+        self.table_folder = table_folder
+
+    @override
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Log none: the arguments for training mean nothing to a model as it was published."""
+
+    @override
+    @rank_zero_only
+    def save(self) -> None:
+        """Put every point on disk."""
+        self.experiment.flush()
+
+    @override
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Keep the file open: each checkpoint is a validation of its own."""
+        self.save()
+
+    def close(self) -> None:
+        """Close the file after the last checkpoint."""
+        self.experiment.close()
+
+
+def model_folder(model: str) -> str:
+    """Return the folder's name of a model, whose own name may be a path from anywhere."""
+    return str(PurePath(*(part for part in PurePath(model).parts if part not in {"/", ".."})))

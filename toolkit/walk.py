@@ -1,0 +1,232 @@
+"""Measure checkpoints one after the other, each as a stand-alone validation."""
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from toolkit.data.batch_stream import FixedBatches
+from toolkit.lm._tokens import token_ids
+from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
+from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
+from toolkit.measures.text_set import TextSet
+from toolkit.model_logger import ModelLogger
+from toolkit.models import LanguageModel
+from toolkit.noise import said_once
+from toolkit.points import Point
+from toolkit.provenance import dtype_names, versions, weights_hash
+from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
+
+_RECORD_OF_FILES = "fetched.json"
+_LOSS = "lm_val"
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """A walk over checkpoints, which goes on where it was when it was interrupted.
+
+    Attributes:
+        folder: The run's folder: its table, and below it the curves of each model.
+        callbacks: What measures each checkpoint.
+        texts: Texts whose test part the loss is the mean of, unless there is ``data``.
+        data: Batches for the loss instead of texts.
+        dtype: What the weights are loaded as.
+        accelerator: Lightning's name of the device.
+        max_disk_gb: Limit on what is downloaded, see `toolkit.lm.fetch_ahead`.
+        begin: Called before the first measurement.
+    """
+
+    folder: Path
+    callbacks: Sequence[Callback]
+    texts: TextSet
+    data: L.LightningDataModule | None = None
+    dtype: torch.dtype = torch.float32
+    accelerator: str = "auto"
+    max_disk_gb: float | None = None
+    begin: Callable[[], None] = lambda: None
+
+    def run(self, checkpoints: Sequence[Checkpoint]) -> WalkRecord:
+        """Measure the checkpoints that have not been measured yet, models one after the other.
+
+        Raises:
+            ValueError: If one cannot be had or measured; what is measured until then stays.
+        """
+        record = WalkRecord(self.folder)
+        waiting = [checkpoint for checkpoint in checkpoints if not _is_done(checkpoint, record)]
+        for checkpoint in waiting:
+            if checkpoint.commit:
+                record.drop(checkpoint)
+        walk = fetch_ahead(
+            waiting, record=self.folder / _RECORD_OF_FILES, max_disk_gb=self.max_disk_gb
+        )
+        self._has_warned = False
+        with closing(walk), said_once():
+            for model, of_model in groupby(walk, key=lambda fetched: fetched.checkpoint.name):
+                self._walk_model(model, _whole(of_model), record)
+        return record
+
+    def restore(self, record: WalkRecord, model: str) -> None:
+        """Let the callbacks know what the record says about a model."""
+        history = record.history(model)
+        for callback in self._measuring:
+            callback.history = {step: dict(values) for step, values in history.items()}
+
+    @property
+    def _measuring(self) -> list[Any]:
+        return [callback for callback in self.callbacks if hasattr(callback, "history")]
+
+    def _walk_model(
+        self, model: str, checkpoints: Iterator[Checkpoint], record: WalkRecord
+    ) -> None:
+        logger = ModelLogger(self.folder, model)
+        self.restore(record, model)
+        for checkpoint in checkpoints:
+            start = time.monotonic()
+            opened = checkpoint.open(self.dtype)
+            digest = weights_hash(opened.model.named_parameters())
+            done = record.hash_of(checkpoint)
+            if done == digest:
+                continue
+            if done is not None:
+                record.drop(checkpoint)
+                self.restore(record, model)
+            self.begin()
+            self._measure(logger, checkpoint, opened, digest, record)
+            # Two models at once may be more than fits into memory.
+            del opened
+            seconds = time.monotonic() - start
+            sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
+            sys.stdout.flush()
+        logger.close()
+
+    def _measure(
+        self,
+        logger: ModelLogger,
+        checkpoint: Checkpoint,
+        opened: OpenedModel,
+        digest: str,
+        record: WalkRecord,
+    ) -> None:
+        batches = None if self.data is not None else self._batches(opened.tokenizer)
+        module = _module(checkpoint, opened)
+        # A trainer keeps its last model, so each checkpoint has one of its own.
+        trainer = L.Trainer(
+            accelerator=self.accelerator,
+            devices=1,
+            logger=logger,
+            callbacks=list(self.callbacks),
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.validate(module, dataloaders=batches, datamodule=self.data, verbose=False)
+        points = [
+            Point(name, "", float(trainer.callback_metrics[f"{_LOSS}/{name}"]), metric=_LOSS)
+            for name in ("loss", "perplexity")
+        ]
+        earlier = record.first_with(digest, checkpoint.name)
+        if earlier is not None:
+            points.append(Point(DUPLICATE, "", earlier, metric=METRIC))
+            self._mark(logger, checkpoint, earlier)
+        points.append(Point("hidden_size", "", _width(opened.model), metric=METRIC))
+        # What the table calls whole must be whole on TensorBoard, too.
+        logger.save()
+        common = self._common(checkpoint, opened.model, digest)
+        record.finish(points, _num_parameters(opened.model), common)
+
+    def _mark(self, logger: ModelLogger, checkpoint: Checkpoint, earlier: int) -> None:
+        logger.log_metrics({f"{METRIC}/{DUPLICATE}": earlier}, step=checkpoint.step)
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{checkpoint.label} holds the same weights as step {earlier}: such steps are "
+                f"marked by {METRIC}/{DUPLICATE}, and are no points of a curve",
+                stacklevel=2,
+            )
+
+    def _common(self, checkpoint: Checkpoint, model: nn.Module, digest: str) -> dict[str, Any]:
+        """Return the fields that the rows about the checkpoint as a whole share."""
+        data = {"texts": asdict(self.texts)}
+        if self.data is not None:
+            data = {"data": {"class": type(self.data).__name__, **dict(self.data.hparams)}}
+        return {
+            "run": "/".join(self.folder.parts[-2:]),
+            "model": checkpoint.name,
+            "revision": checkpoint.revision,
+            "commit": checkpoint.commit,
+            "step": checkpoint.step,
+            "conditions": data,
+            "dtype": dtype_names(model.parameters()),
+            "weights_hash": digest,
+            "versions": versions("lightning", "transformers"),
+        }
+
+    def _batches(
+        self, tokenizer: PreTrainedTokenizerBase | None
+    ) -> FixedBatches[dict[str, Tensor]]:
+        """The test texts as padded batches of token ids."""
+        if tokenizer is None:
+            raise ValueError(
+                "series: expected checkpoints with a tokenizer to read the texts with, got one "
+                "without; give the series or data a tokenizer"
+            )
+        texts, size = self.texts.load().test_texts, self.texts.batch_size
+        ids = token_ids(tokenizer, texts, max_length=self.texts.max_length)
+        return FixedBatches(
+            lambda position: _padded(ids[position * size : (position + 1) * size]),
+            -(-len(ids) // size),
+        )
+
+
+def _is_done(checkpoint: Checkpoint, record: WalkRecord) -> bool:
+    """Whether it need not even be opened: a commit fixes the weights, a folder's name does not."""
+    return bool(checkpoint.commit) and record.hash_of(checkpoint) is not None
+
+
+def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
+    """Leave out, with a warning, what turned out not to be there."""
+    for checkpoint, error in walk:
+        if isinstance(error, MissingCheckpointError) and not getattr(checkpoint, "strict", True):
+            warnings.warn(f"{error}; the others are measured", stacklevel=2)
+        elif error is not None:
+            raise error
+        else:
+            yield checkpoint
+
+
+def _module(checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
+    """Return the model as a module that knows its step and where it comes from."""
+    module = LanguageModel({"model_type": opened.model.config.model_type})
+    module.model, module.tokenizer = opened.model, opened.tokenizer
+    source = (checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step)
+    module.on_load_checkpoint({"global_step": checkpoint.step, "weights_source": source})
+    return module
+
+
+def _padded(ids: list[list[int]]) -> dict[str, Tensor]:
+    rows = [torch.tensor(one) for one in ids]
+    return {
+        "input_ids": pad_sequence(rows, batch_first=True),
+        "attention_mask": pad_sequence([torch.ones_like(row) for row in rows], batch_first=True),
+    }
+
+
+def _width(model: nn.Module) -> int:
+    embedding = model.get_input_embeddings()  # type: ignore[operator]
+    return int(embedding.weight.shape[1])
+
+
+def _num_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,94 @@
+"""What a walk has measured: each checkpoint whole, in table and curves, or not at all."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from toolkit.event_files import keep_steps
+from toolkit.lm.checkpoints import Checkpoint
+from toolkit.model_logger import model_folder
+from toolkit.points import Point, measurement_rows
+from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
+
+METRIC = "checkpoint"
+DUPLICATE = "duplicate_of_step"
+# The row that is written last of all: with it a checkpoint is whole.
+_LAST = "num_parameters"
+
+
+class WalkRecord:
+    """The table of a walk, and what is done according to it.
+
+    Opening it removes the rows and points of a checkpoint that a kill has left half measured.
+
+    Args:
+        folder: The run's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.table = MeasurementTable(folder / TABLE_NAME)
+        rows = self.table.rows()
+        self._done = {
+            (row.model, row.step): row
+            for row in rows
+            if (row.metric, row.quantity) == (METRIC, _LAST)
+        }
+        self.table.keep(lambda row: (row.model, row.step) in self._done)
+        for model in {row.model for row in rows}:
+            self._keep_points(model)
+
+    def hash_of(self, checkpoint: Checkpoint) -> str | None:
+        """Return the weights hash with which the checkpoint has been measured, None if it has not.
+
+        A revision that has got another commit since has not.
+        """
+        row = self._done.get((checkpoint.name, checkpoint.step))
+        if row is None or (row.revision, row.commit) != (checkpoint.revision, checkpoint.commit):
+            return None
+        return row.weights_hash
+
+    def first_with(self, weights_hash: str, model: str) -> int | None:
+        """Return the smallest step of the model at which it had these weights."""
+        steps = [
+            step
+            for (name, step), row in self._done.items()
+            if name == model and row.weights_hash == weights_hash
+        ]
+        return min(steps, default=None)
+
+    def drop(self, checkpoint: Checkpoint) -> None:
+        """Remove what has been measured at this step of the model, with other weights."""
+        if self._done.pop((checkpoint.name, checkpoint.step), None) is not None:
+            self.table.keep(lambda row: (row.model, row.step) in self._done)
+            self._keep_points(checkpoint.name)
+
+    def finish(self, points: Iterable[Point], num_parameters: int, common: dict[str, Any]) -> None:
+        """Write what belongs to the checkpoint as a whole, after everything else about it."""
+        last = Point(_LAST, "", num_parameters, metric=METRIC)
+        rows = measurement_rows([*points, last], common)
+        self.table.append(rows)
+        self._done[rows[-1].model, rows[-1].step] = rows[-1]
+
+    def history(self, model: str) -> dict[int, dict[str, float]]:
+        """Return the values of a model by step and tag."""
+        history: dict[int, dict[str, float]] = {}
+        for row in self.table.rows():
+            if row.model == model:
+                history.setdefault(row.step, {})[_tag(row)] = row.value
+        return {step: history[step] for step in sorted(history)}
+
+    def duplicates(self, model: str) -> dict[int, int]:
+        """Return the steps whose weights are those of an earlier one, with that one."""
+        tag = f"{METRIC}/{DUPLICATE}"
+        return {
+            step: int(values[tag]) for step, values in self.history(model).items() if tag in values
+        }
+
+    def _keep_points(self, model: str) -> None:
+        steps = {step for name, step in self._done if name == model}
+        keep_steps(self._folder / model_folder(model), steps)
+
+
+def _tag(row: MeasurementRow) -> str:
+    return "/".join(part for part in (row.metric, row.quantity, row.layer) if part)

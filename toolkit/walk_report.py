@@ -1,0 +1,110 @@
+"""What a walk shows at its end: a table of each model, heat maps, and models side by side."""
+
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from toolkit.atomic import write_atomically
+from toolkit.figures_layers import layer_step_heat_map
+from toolkit.figures_models import against_depth, one_against_another
+from toolkit.model_logger import model_folder
+from toolkit.run_folder import SUMMARY
+from toolkit.summary import collect
+from toolkit.walk import Walk
+from toolkit.walk_record import WalkRecord
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = "figures"
+_COMPARISON = "comparison"
+_SHOWN = 8
+
+
+def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
+    """Print and write what the record holds about the models.
+
+    Args:
+        walk: The walk, with the callbacks that know what they have measured.
+        record: Its record.
+        models: Names of the models, in their order.
+    """
+    latest = {}
+    for model in models:
+        walk.restore(record, model)
+        duplicates = record.duplicates(model)
+        summary = collect(walk.callbacks)
+        if len(models) > 1:
+            sys.stdout.write(f"{model}\n")
+        summary.print()
+        _tell(duplicates)
+        summary.write(walk.folder / model_folder(model) / SUMMARY)
+        history = record.history(model)
+        latest[model] = history[max(history)] if history else {}
+        for name, figure in _heat_maps(walk, history, duplicates).items():
+            _save(figure, walk.folder / FIGURES / model_folder(model) / f"{name}.png")
+    if len(models) > 1:
+        _compare(walk.folder, latest)
+
+
+def _tell(duplicates: Mapping[int, int]) -> None:
+    pairs = [f"{step} (those of {first})" for step, first in duplicates.items()]
+    if pairs:
+        shown = ", ".join(pairs[:_SHOWN]) + (", ..." if pairs[_SHOWN:] else "")
+        sys.stdout.write(f"weights of an earlier step, no points of a curve: {shown}\n")
+
+
+def _heat_maps(
+    walk: Walk, history: Mapping[int, Mapping[str, float]], duplicates: Mapping[int, int]
+) -> dict[str, "Figure"]:
+    figures = {}
+    for callback in walk.callbacks:
+        maps: Mapping[str, str] = getattr(callback, "heat_maps", {})
+        for quantity, label in maps.items():
+            prefix = f"{_prefix(callback)}/{quantity}"
+            values = {step: _by_layer(measured, prefix) for step, measured in history.items()}
+            if any(values.values()):
+                figures[prefix.replace("/", "_")] = layer_step_heat_map(
+                    values, label=label, marked=duplicates
+                )
+    return figures
+
+
+def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw the models' last steps side by side, anew at each end of a walk."""
+    z, accuracy = (
+        {model: layers for model, values in latest.items() if (layers := _by_layer(values, tag))}
+        for tag in ("pga/z", "probe/accuracy")
+    )
+    figures = {"pga/z_against_depth": against_depth(z, label="PGA z")} if z else {}
+    if z and accuracy:
+        figures["probe/accuracy_against_z"] = one_against_another(
+            z, accuracy, xlabel="PGA z", ylabel="probe accuracy"
+        )
+    for path in (folder / _COMPARISON).glob("events.out.tfevents.*"):
+        path.unlink()
+    if not figures:
+        return
+    with SummaryWriter(str(folder / _COMPARISON)) as board:
+        for tag, figure in figures.items():
+            _save(figure, folder / FIGURES / f"{tag.replace('/', '_')}.png")
+            board.add_figure(tag, figure)
+
+
+def _by_layer(values: Mapping[str, float], prefix: str) -> dict[str, float]:
+    start = f"{prefix}/"
+    return {tag.removeprefix(start): v for tag, v in values.items() if tag.startswith(start)}
+
+
+def _prefix(callback: Any) -> str:  # noqa: ANN401
+    return str(callback.prefix)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_atomically(path, content.getvalue())
