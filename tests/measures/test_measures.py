@@ -103,6 +103,13 @@ def test_options_change_the_basis() -> None:
     assert len({v["rho", "layer_01"] for v in (plain, centered, folded)}) == 3
 
 
+def test_the_folded_gain_does_not_reach_what_the_norm_has_seen() -> None:
+    seen = subject()
+    for layer, equal in (("layer_01", False), ("final", True)):
+        bases = [seen.basis(layer, 3, centered=False, fold_norm=fold) for fold in (False, True)]
+        assert torch.equal(*bases) == equal
+
+
 def test_the_default_k() -> None:
     values = by_name(pga_points(subject(), num_null=5))
     assert values == by_name(pga_points(subject(), k=DIM // 8, num_null=5))

@@ -119,9 +119,8 @@ class Subject:
 
     def basis(self, layer: str, k: int, *, centered: bool, fold_norm: bool) -> Tensor:
         """Return the readout basis of a layer, of shape (d, k)."""
-        # Only behind OPT's projection do layers differ in what they are read with.
-        projected = self.parts.project_out is not None and layer != "final"
-        key = (k, centered, fold_norm, projected)
+        # Other layers are read by what may include OPT's projection and the final norm's gain.
+        key = (k, centered, fold_norm, layer == "final")
         if key not in self._bases:
             matrix = self._counted(readout_matrix(self.parts, layer, fold_norm=fold_norm))
             self._bases[key] = readout_basis(matrix, k, centered=centered)
