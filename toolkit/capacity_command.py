@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple
+
+from toolkit.one_line_parser import OneLineParser
 
 if TYPE_CHECKING:
     from toolkit.capacity_laws import CapacityLaw
@@ -39,12 +41,6 @@ class Question(NamedTuple):
     stderr: float = 0.0
     model: str = ""
     published: float | None = None
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Leave it to the caller to say in one line what is wrong."""
-        raise ValueError(message.removeprefix("argument --"))
 
 
 def main(args: Sequence[str]) -> int:
@@ -85,8 +81,8 @@ def main(args: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
         prog="python -m toolkit capacity",
         description="How many almost orthogonal directions fit into d dimensions at a deviation "
         "epsilon, and the inverse, by the laws of arXiv 2606.02765.",

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from toolkit.figures import measured_against_fitted
 from toolkit.functional.capacity import PackingLaw, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
 from toolkit.reference import PackingPoint
+from toolkit.text_table import aligned
 
 if TYPE_CHECKING:
     from toolkit.capacity_command import Question
@@ -105,7 +106,7 @@ def _answer_table(questions: Sequence["Question"], laws: Sequence[CapacityLaw]) 
         f"{law.label} {law.ratios.low:.4g} to {law.ratios.high:.4g}" for law in laws if law.ratios
     ]
     footer = f"k/d of the packings behind the laws: {', '.join(ranges)}\n" if ranges else ""
-    return _aligned(rows) + footer
+    return aligned(rows) + footer
 
 
 def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLaw]]) -> str:
@@ -117,7 +118,7 @@ def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLaw]]) -> str:
             ends = f"{interval.low:.4g} to {interval.high:.4g}"
             rows.append((law.label, name, f"{value:.6g}", ends, *quality))
             quality = ("", "", "", "")
-    return _aligned(rows)
+    return aligned(rows)
 
 
 def _published_line(question: "Question", laws: Sequence[CapacityLaw]) -> str:
@@ -170,16 +171,6 @@ def _fit_record(law: CapacityLaw, fit: PackingLaw) -> dict[str, Any]:
         "constant_intervals": intervals,
         **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
     }
-
-
-def _aligned(rows: Iterable[Sequence[str]]) -> str:
-    """Columns of text, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _power_of_ten(log10: float) -> str:

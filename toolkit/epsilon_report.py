@@ -4,12 +4,13 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from toolkit.atomic import write_atomically
 from toolkit.figures_deviation import deviation_against_dim
-from toolkit.functional import deviation_stderr, embedding_deviation, log10_capacity
+from toolkit.functional import deviation_stderr, embedding_deviation, log10_model_capacity
 from toolkit.lm.tensors import Matrix, read_embedding
 from toolkit.reference import model_capacities
 from toolkit.text_table import aligned
@@ -99,7 +100,7 @@ def measure(
     reached = stored if found.vocab_size is None else min(found.vocab_size, stored)
     used = stored if rows == "all" else reached
     deviation = embedding_deviation(found.tensor[:used])
-    epsilon = deviation.epsilon
+    epsilon, capacity = deviation.epsilon, log10_model_capacity(deviation, dim)
     return MeasuredModel(
         model=found.source,
         matrix=matrix,
@@ -108,7 +109,7 @@ def measure(
         std=deviation.std,
         epsilon_stderr=deviation_stderr(found.tensor[:used]) if stderr else None,
         model_class=deviation.model_class,
-        log10_capacity=_capacity(dim, epsilon, deviation.model_class),
+        log10_capacity=None if isnan(capacity) else capacity,
         tied=found.tied,
         dim=dim,
         rows_used=used,
@@ -161,12 +162,6 @@ def draw(models: Sequence[MeasuredModel], path: Path) -> None:
     data = io.BytesIO()
     figure.savefig(data, format=path.suffix.removeprefix("."))
     write_atomically(path, data.getvalue())
-
-
-def _capacity(dim: int, epsilon: float, model_class: int | None) -> float | None:
-    if model_class == 1 or epsilon <= 0:
-        return None
-    return log10_capacity(dim, epsilon)
 
 
 def _cells(model: MeasuredModel) -> tuple[str, ...]:

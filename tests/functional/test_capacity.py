@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from toolkit.functional import deviation_for, fit_packing_law, log10_capacity
+from toolkit.functional import (
+    EmbeddingDeviation,
+    deviation_for,
+    fit_packing_law,
+    log10_capacity,
+    log10_model_capacity,
+)
 from toolkit.functional.capacity import Law
 from toolkit.reference import (
     ModelCapacity,
@@ -225,3 +231,16 @@ def test_fit_refuses_columns_of_other_lengths() -> None:
         fit_packing_law(torch.ones(2), torch.ones(2), torch.ones(3), law="ratio")
     with pytest.raises(ValueError, match="dims: expected 1 dimensions"):
         fit_packing_law(torch.ones(2), torch.ones(2, 2), torch.ones(2), law="ratio")
+
+
+def test_a_models_capacity_is_the_full_laws_where_it_means_something() -> None:
+    deviation = EmbeddingDeviation(0.0645, 0.0, 0.03225, 2, 32000, 0)
+    assert log10_model_capacity(deviation, 4096) == log10_capacity(4096, 0.0645)
+    between = deviation._replace(epsilon=0.15, model_class=None)
+    assert log10_model_capacity(between, 4096) == log10_capacity(4096, 0.15)
+    for unknown in (
+        deviation._replace(epsilon=0.3, model_class=1),
+        deviation._replace(epsilon=0.0),
+        deviation._replace(epsilon=math.nan, model_class=None),
+    ):
+        assert math.isnan(log10_model_capacity(unknown, 4096))

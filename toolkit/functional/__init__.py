@@ -7,6 +7,7 @@ from toolkit.functional.capacity import (
     deviation_for,
     fit_packing_law,
     log10_capacity,
+    log10_model_capacity,
 )
 from toolkit.functional.correlation import average_ranks, spearman
 from toolkit.functional.cosine import CosineMoments, cosine_moments
@@ -111,6 +112,7 @@ __all__ = [
     "local_slopes",
     "log10_capacity",
     "log10_capacity_interval",
+    "log10_model_capacity",
     "masked_mean",
     "max_abs_cosine",
     "mean_abs_cosine",

@@ -18,6 +18,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from toolkit.functional._checks import integer_at_least, real_tensor
+from toolkit.functional.deviation import EmbeddingDeviation
 
 Law = Literal["full", "ratio", "jl"]
 Array = NDArray[np.float64]
@@ -79,6 +80,21 @@ def log10_capacity(dim: int, epsilon: float, *, law: Law = "full", **constants: 
     log_ratio = math.exp(scaled / values.get("b", 1))
     log_base = 0 if law == "jl" else log_dim
     return (log_ratio + log_base) / values.get("a", 1) / math.log(10)
+
+
+def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
+    """Decimal logarithm of a model's capacity under the full law, where it means something.
+
+    Args:
+        deviation: Of the model's embedding matrix.
+        dim: Dimension d of its rows.
+
+    Returns:
+        NaN for class 1, whose rows share a direction, and where epsilon is not above 0.
+    """
+    if deviation.model_class == 1 or not deviation.epsilon > 0:
+        return math.nan
+    return log10_capacity(dim, deviation.epsilon)
 
 
 def deviation_for(

@@ -1,6 +1,6 @@
 """What is measured on a loaded language model: tensors from `toolkit.lm`, values as points."""
 
-from toolkit.measures.deviation import deviation_points, log10_model_capacity
+from toolkit.measures.deviation import deviation_points
 from toolkit.measures.pga import default_k, pga_points
 from toolkit.measures.probe import probe_points
 from toolkit.measures.spectrum import spectrum_points
@@ -13,7 +13,6 @@ __all__ = [
     "TextSet",
     "default_k",
     "deviation_points",
-    "log10_model_capacity",
     "pga_points",
     "probe_points",
     "spectrum_points",

@@ -2,7 +2,7 @@
 
 import math
 
-from toolkit.functional import EmbeddingDeviation, embedding_deviation, log10_capacity
+from toolkit.functional import EmbeddingDeviation, embedding_deviation, log10_model_capacity
 from toolkit.measures.subject import Subject
 from toolkit.points import Point, num_nonfinite
 
@@ -41,13 +41,6 @@ def deviation_points(subject: Subject, *, num_sigma: float = 2.0) -> list[Point]
         points += [Point(quantity, name, value, used) for quantity, value in numbers.items()]
         points.append(Point("log10", name, log10_model_capacity(found, dim), used, "capacity"))
     return points
-
-
-def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
-    """Return log10 of the capacity under the full law; NaN for class 1 or no positive epsilon."""
-    if deviation.model_class == 1 or not deviation.epsilon > 0:
-        return math.nan
-    return log10_capacity(dim, deviation.epsilon)
 
 
 _UNKNOWN = EmbeddingDeviation(math.nan, math.nan, math.nan, None, 0, 0)
