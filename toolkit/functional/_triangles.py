@@ -31,6 +31,22 @@ def lower_gram(
     return torch.from_numpy(product) if out is None else out
 
 
+def add_lower(total: Float[Tensor, "n n"], matrix: Float[Tensor, "n n"]) -> None:
+    """Add what lies on and below the diagonal, in place; what lies above becomes undefined."""
+    for start in range(0, len(total), BLOCK_ROWS):
+        stop = start + BLOCK_ROWS
+        total[start:stop, :stop] += matrix[start:stop, :stop]
+
+
+def mirror_lower(matrix: Float[Tensor, "n n"]) -> None:
+    """Overwrite what lies above the diagonal with what lies below it, in place."""
+    for start in range(0, len(matrix), BLOCK_ROWS):
+        stop = start + BLOCK_ROWS
+        corner = matrix[start:stop, start:stop]
+        corner.copy_(corner.tril() + corner.tril(-1).mT)
+        matrix[start:stop, stop:] = matrix[stop:, start:stop].mT
+
+
 def lower_product(
     lower: Float[Tensor, "n n"], columns: Float[Tensor, "n k"]
 ) -> Float[Tensor, "n k"]:

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Float64, Real
+from jaxtyping import Float64, Real
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real, integer_at_least
+from toolkit.functional._checks import finite_real, integer_at_least, real_tensor
+from toolkit.functional._triangles import add_lower, lower_gram, mirror_lower
 
 # Longer float32 sums lose digits.
 CHUNK_SIZE = 2048
@@ -73,9 +74,18 @@ def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMo
         >>> cosine_moments(torch.eye(3))
         CosineMoments(mean=0.0, std=0.0, num_pairs=3, num_dropped=0)
     """
-    rows = finite_real("vectors", vectors)
-    moments = pair_moments(rows, chunk_size=integer_at_least("chunk_size", chunk_size, 1))
-    require_pairs("vectors", len(rows), moments.num_dropped)
+    integer_at_least("chunk_size", chunk_size, 1)
+    return finite_moments("vectors", vectors, chunk_size=chunk_size)
+
+
+def finite_moments(name: str, vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMoments:
+    """Pair moments of a matrix that is checked on the way, which saves reading it once more."""
+    rows = real_tensor(name, vectors)
+    moments = pair_moments(rows, chunk_size=chunk_size)
+    # A value that is not finite spoils the moments, or costs its row.
+    if moments.num_dropped or math.isnan(moments.mean):
+        finite_real(name, rows)
+    require_pairs(name, len(rows), moments.num_dropped)
     return moments
 
 
@@ -122,28 +132,24 @@ def pair_sums(
     """Stream the rows once; products in ``dtype``, sums over chunks in float64."""
     dim = vectors.shape[1]
     gram = anchor.new_zeros(dim, dim)
+    product = torch.empty_like(gram, dtype=dtype)
     total, cubic = anchor.new_zeros(2, dim)
     square, fourth = anchor.new_zeros(2)
     num_rows = 0
+    shift = anchor.to(dtype) if anchor.any() else None
     chunk_size = min(chunk_size, CHUNK_SIZE)
-    for units in unit_chunks(vectors, dtype=dtype, chunk_size=chunk_size, min_norm=min_norm):
-        rows = units.sub_(anchor.to(dtype))
+    for rows in unit_chunks(vectors, dtype=dtype, chunk_size=chunk_size, min_norm=min_norm):
+        if shift is not None:
+            rows.sub_(shift)
         num_rows += len(rows)
         squares = torch.linalg.vector_norm(rows, dim=1).double().square()
         total += rows.sum(0)
         cubic += squares.to(dtype) @ rows
         square += squares.sum()
         fourth += squares.square().sum()
-        gram += _gram(rows)
+        add_lower(gram, lower_gram(rows.mT, out=product))
+    mirror_lower(gram)
     return PairSums(num_rows, len(vectors) - num_rows, total, gram, square, fourth, cubic)
-
-
-def _gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
-    if rows.device.type != "cpu":
-        return rows.T @ rows
-    values = rows.numpy()
-    # numpy notices that both factors are one matrix and has BLAS compute one triangle only.
-    return torch.from_numpy(values.T @ values)
 
 
 def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMoments:
@@ -200,10 +206,18 @@ def unit_chunks(
     """
     buffer = vectors.new_empty(min(chunk_size, len(vectors)), vectors.shape[1], dtype=dtype)
     for chunk in torch.split(vectors, chunk_size):
-        # Float32 norms are all off in the same direction, which no average removes.
-        parts = torch.split(chunk, LIFT_ROWS)
-        norms = torch.cat([torch.linalg.vector_norm(part.double(), dim=1) for part in parts])
+        norms = _row_norms(chunk)
         keep = (norms > 0) & (norms >= min_norm)
         rows = chunk.to(torch.promote_types(chunk.dtype, dtype))
         units = torch.div(rows, norms.to(rows.dtype)[:, None], out=buffer[: len(rows)])
         yield units if keep.all() else units[keep]
+
+
+def _row_norms(rows: Real[Tensor, "n d"]) -> Float64[Tensor, " n"]:
+    """Norms in float64: float32 ones err all in the same direction, which no average removes."""
+    norms = rows.new_empty(len(rows), dtype=torch.float64)
+    lifted = norms.new_empty(min(LIFT_ROWS, len(rows)), rows.shape[1])
+    parts = zip(torch.split(rows, LIFT_ROWS), torch.split(norms, LIFT_ROWS), strict=True)
+    for part, out in parts:
+        torch.linalg.vector_norm(lifted[: len(part)].copy_(part), dim=1, out=out)
+    return norms

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real
-from toolkit.functional.cosine import CosineMoments, pair_moments, require_pairs
+from toolkit.functional.cosine import CosineMoments, finite_moments
 
 
 class EmbeddingDeviation(NamedTuple):
@@ -49,10 +48,9 @@ def embedding_deviation(embeddings: Tensor, *, num_sigma: float = 2.0) -> Embedd
         2
     """
     check_num_sigma(num_sigma)
-    rows = finite_real("embeddings", embeddings)
-    moments = pair_moments(rows)
-    require_pairs("embeddings", len(rows), moments.num_dropped)
-    return deviation_from_moments(moments, len(rows) - moments.num_dropped, num_sigma=num_sigma)
+    moments = finite_moments("embeddings", embeddings)
+    num_rows = len(embeddings) - moments.num_dropped
+    return deviation_from_moments(moments, num_rows, num_sigma=num_sigma)
 
 
 def check_num_sigma(num_sigma: float) -> None:
