@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.data.tiny_corpus import tiny_corpus, write_folder
 from toolkit.data import TextCorpus
 from toolkit.data.documents import read_documents
 from toolkit.data.token_blocks import (
@@ -24,38 +25,14 @@ from toolkit.data.token_blocks import (
 )
 from toolkit.data.tokenized_corpus import TokenizedCorpus
 
-WORDS = ("the", "cat", "sat", "on a", "mat", "while", "every", "other", "animal", "slept")
-
-
-def write_folder(folder: Path, num_files: int = 40) -> Path:
-    """Files that differ, of some hundred characters each."""
-    folder.mkdir(parents=True)
-    generator = np.random.default_rng(0)
-    for number in range(num_files):
-        text = " ".join(generator.choice(WORDS, size=60))
-        (folder / f"{number:03d}.txt").write_text(f"{number}. {text}\n", encoding="utf-8")
-    return folder
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_folder(tmp_path / "texts")
 
 
-def corpus(source: Path, **options: Any) -> TextCorpus:
-    defaults: dict[str, Any] = {
-        "vocab_size": 300,
-        "block_size": 16,
-        "batch_size": 4,
-        "held_out_fraction": 0.1,
-        "cache_dir": str(source.parent / "cache"),
-        "seed": 0,
-    }
-    return TextCorpus(str(source), **(defaults | options))
-
-
 def ready(source: Path, **options: Any) -> TextCorpus:
-    data = corpus(source, **options)
+    data = tiny_corpus(source, **options)
     data.prepare_data()
     data.setup("fit")
     return data
@@ -131,7 +108,7 @@ def test_reading_draws_no_global_random_number(folder: Path) -> None:
 
 def test_seed_defaults_to_torchs(folder: Path) -> None:
     torch.manual_seed(11)
-    assert corpus(folder, seed=None).hparams["seed"] == 11
+    assert tiny_corpus(folder, seed=None).hparams["seed"] == 11
 
 
 def test_a_stream_continues_where_it_stood_also_in_the_second_epoch(folder: Path) -> None:
@@ -342,7 +319,7 @@ def test_a_resumed_run_takes_seed_and_corpus(folder: Path) -> None:
 def test_another_corpus_is_refused(folder: Path, loaded_first: bool) -> None:
     state = ready(folder).state_dict()
     (folder / "000.txt").write_text("another text")
-    data = corpus(folder)
+    data = tiny_corpus(folder)
 
     def load() -> None:
         data.load_state_dict(state)
@@ -366,7 +343,7 @@ def test_another_corpus_is_refused(folder: Path, loaded_first: bool) -> None:
 )
 def test_bad_arguments(options: dict[str, Any], match: str, folder: Path) -> None:
     with pytest.raises(ValueError, match=match):
-        corpus(folder, **options)
+        tiny_corpus(folder, **options)
 
 
 def test_too_little_text_is_refused(folder: Path) -> None:
@@ -381,12 +358,12 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
         TextCorpus("missing").setup("fit")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="source: expected texts in empty, found none"):
-        corpus(tmp_path / "empty").setup("fit")
+        tiny_corpus(tmp_path / "empty").setup("fit")
     (tmp_path / "empty" / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"source: expected UTF-8 text in .*latin\.txt, got"):
-        corpus(tmp_path / "empty").setup("fit")
+        tiny_corpus(tmp_path / "empty").setup("fit")
 
 
 def test_what_is_asked_too_early_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"call setup\('fit'\) first"):
-        _ = corpus(folder).conditions
+        _ = tiny_corpus(folder).conditions

@@ -1,0 +1,93 @@
+"""Language models by their configuration, as plain types."""
+
+import difflib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+# Names that older configurations use; transformers translates them itself.
+_TRANSLATED = {
+    "partial_rotary_factor",
+    "rope_scaling",
+    "rope_theta",
+    "rotary_emb_base",
+    "rotary_pct",
+    "torch_dtype",
+}
+
+
+def new_language_model(
+    config: Mapping[str, Any], *, dtype: torch.dtype = torch.float32
+) -> "PreTrainedModel":
+    """Return a causal language model with random weights, drawn from torch's own generator.
+
+    Args:
+        config: ``model_type`` and any settings of that type, plain types.
+        dtype: Of the weights.
+
+    Raises:
+        ValueError: If type or settings are unknown or do not fit together.
+    """
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+
+    built = _configuration(config)
+    try:
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+            built, dtype=dtype
+        )
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"config: expected a causal language model, got {config['model_type']} ({_last(error)})"
+        ) from error
+    return model
+
+
+def plain_configuration(config: "PreTrainedConfig") -> dict[str, Any]:
+    """Return what `new_language_model` needs to build the same model, plain types."""
+    known = _known_settings(config.model_type)
+    return {name: value for name, value in config.to_dict().items() if name in known}
+
+
+def _configuration(config: Mapping[str, Any]) -> "PreTrainedConfig":
+    from huggingface_hub.errors import StrictDataclassError  # noqa: PLC0415
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    settings = dict(config)
+    model_type = settings.pop("model_type", None)
+    known = _known_settings(model_type)
+    unknown = next((name for name in settings if name not in known), None)
+    if unknown is not None:
+        close = difflib.get_close_matches(unknown, known, n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise ValueError(f"config: expected settings of {model_type}, got {unknown!r}{hint}")
+    try:
+        built: PreTrainedConfig = AutoConfig.for_model(model_type, **settings)
+    except (ValueError, TypeError, StrictDataclassError) as error:
+        raise ValueError(
+            f"config: expected settings of {model_type} that fit together, got {settings} "
+            f"({_last(error)})"
+        ) from error
+    return built
+
+
+def _known_settings(model_type: Any) -> set[str]:  # noqa: ANN401
+    from transformers import AutoConfig  # noqa: PLC0415
+
+    try:
+        default = AutoConfig.for_model(model_type)
+    except (ValueError, KeyError) as error:
+        raise ValueError(
+            "config: expected model_type to be a type that transformers knows, such as gpt_neox, "
+            f"got {model_type!r}"
+        ) from error
+    return {*default.to_dict(), *default.attribute_map, *_TRANSLATED}
+
+
+def _last(error: Exception) -> str:
+    """The last line of a message, which gives the reason."""
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip() if lines else type(error).__name__

@@ -1,0 +1,352 @@
+"""A Hugging Face causal language model, trained from scratch or from published weights."""
+
+from collections.abc import Mapping
+from functools import partial
+from math import inf, isfinite, nan
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import lightning as L
+import torch
+from lightning.pytorch.cli import OptimizerCallable
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import LambdaLR
+
+from toolkit.optim import AdamW, Settings, warmup_cosine
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_NOT_PREDICTED = -100
+_SOURCE = "weights_source"
+
+
+class WeightsSource(NamedTuple):
+    """Where the first weights of a model come from.
+
+    Attributes:
+        name: Folder, or name on the Hub.
+        revision: Revision on the Hub, empty for a folder.
+        commit: Commit of that revision, empty for a folder.
+        step: Step in the revision's name, 0 where it names none.
+    """
+
+    name: str
+    revision: str
+    commit: str
+    step: int
+
+
+class LanguageModel(L.LightningModule):
+    """Trains a causal language model to predict the next token.
+
+    Logs ``lm/loss`` (nats per token), ``lm/perplexity`` and the same under ``lm_val`` and
+    ``lm_test``, at the step whose weights they belong to. The training loss is that of one batch
+    on one process, before the update. Checkpoints hold the whole configuration, so that they load
+    without network.
+
+    Args:
+        config: Configuration of a model with random weights: ``model_type`` and any settings that
+            type has. Where ``vocab_size`` is missing, the data module's tokenizer gives it.
+        pretrained: Instead of ``config``: folder of a model, or its name on the Hub, whose weights
+            training starts from.
+        revision: Branch, tag or commit of ``pretrained`` on the Hub.
+        dtype: Of the weights; the loss is always computed in float32.
+        lr: Learning rate.
+        betas: Decay rates of Adam's moments.
+        weight_decay: Decoupled, on matrices alone.
+        warmup_fraction: Share of the run with linear warm-up; then a cosine follows.
+        lr_floor: Where the cosine ends, as a share of the learning rate.
+        optimizer: Replaces AdamW with its lr, betas and decay; the schedule stays.
+
+    Attributes:
+        model: The language model; there from the start, or from ``configure_model`` on if the
+            data module's tokenizer gives its size.
+        tokenizer: Its tokenizer, None where it is not known.
+        source: Where its first weights come from, None for random ones.
+
+    Raises:
+        ValueError: If a number is out of range, or the model cannot be had.
+    """
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase | None"
+    source: WeightsSource | None
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        *,
+        pretrained: str | None = None,
+        revision: str | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.1,
+        warmup_fraction: float = 0.1,
+        lr_floor: float = 0.1,
+        optimizer: OptimizerCallable | None = None,
+    ) -> None:
+        super().__init__()
+        # The factory is code, and a checkpoint holds plain types only.
+        self.save_hyperparameters(ignore=["optimizer"])
+        _check_origin(config, pretrained, revision)
+        if dtype not in {"float32", "bfloat16", "float16"}:
+            raise ValueError(f"dtype: expected float32, bfloat16 or float16, got {dtype!r}")
+        for name, share in (("warmup_fraction", warmup_fraction), ("lr_floor", lr_floor)):
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name}: expected a share between 0 and 1, got {share}")
+        if not 0 < lr < inf:
+            raise ValueError(f"lr: expected a positive finite number, got {lr}")
+        if not isfinite(weight_decay):
+            raise ValueError(f"weight_decay: expected a finite number, got {weight_decay}")
+        self.config = config
+        self.weights_dtype: torch.dtype = getattr(torch, dtype)
+        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
+        self.warmup_fraction, self.lr_floor = warmup_fraction, lr_floor
+        self.optimizer_factory = optimizer
+        self.tokenizer = None
+        self.source = None
+        self._settings: Settings | None = None
+        self._loaded_step = 0
+        self._logged_step = -1
+        self._loss_sum, self._num_predicted = 0.0, 0
+        if pretrained is not None:
+            self._load(pretrained, revision)
+        elif config is not None and "vocab_size" in config:
+            self._build(config)
+
+    @property
+    def is_built(self) -> bool:
+        """Whether the language model is there."""
+        return "model" in self._modules
+
+    def setup(self, stage: str) -> None:
+        """Take the data module's tokenizer, if there is no other."""
+        if self.tokenizer is None:
+            self.tokenizer = getattr(_data_module(self), "tokenizer", None)
+
+    def configure_model(self) -> None:
+        """Build the model, if its size had to wait for the tokenizer."""
+        if not self.is_built:
+            if self.tokenizer is None:
+                raise ValueError(
+                    "config: expected vocab_size, or a data module with a tokenizer that tells it, "
+                    "got neither"
+                )
+            special = {
+                name: getattr(self.tokenizer, name) for name in ("bos_token_id", "eos_token_id")
+            }
+            self._build({"vocab_size": len(self.tokenizer), **special, **(self.config or {})})
+        self._check_vocabulary()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Return the logits of the next token.
+
+        Args:
+            input_ids: Token ids, shape (B, T).
+            attention_mask: 1 for tokens, 0 for padding, shape (B, T).
+
+        Returns:
+            Shape (B, T, V), in the model's dtype.
+        """
+        output = self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+        logits: Tensor = output.logits
+        return logits
+
+    def token_losses(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return the loss of each predicted token, float32, one dimension.
+
+        Args:
+            batch: ``input_ids`` of shape (B, T), and where there is padding ``attention_mask`` or
+                ``labels``, -100 where nothing is to be predicted.
+
+        Raises:
+            ValueError: If the batch is none, or longer than the model can read.
+        """
+        tokens = _token_ids(batch)
+        length, most = tokens.shape[1], getattr(self.model.config, "max_position_embeddings", None)
+        if most is not None and length > most:
+            raise ValueError(
+                f"input_ids: expected at most {most} tokens in a text, got {length}; make the "
+                "data's block_size smaller"
+            )
+        mask = batch.get("attention_mask")
+        labels = batch.get("labels", tokens)
+        if mask is not None:
+            labels = labels.masked_fill(mask == 0, _NOT_PREDICTED)
+        logits = self(tokens, mask)[:, :-1].float().flatten(0, 1)
+        targets = labels[:, 1:].flatten()
+        losses = F.cross_entropy(logits, targets, ignore_index=_NOT_PREDICTED, reduction="none")
+        return losses[targets != _NOT_PREDICTED]
+
+    def training_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
+        """Return the mean loss of the batch."""
+        loss = self.token_losses(batch).mean()
+        step = self.trainer.global_step
+        # Accumulated batches share a step.
+        if step % self.trainer.log_every_n_steps == 0 and step != self._logged_step:  # type: ignore[attr-defined]
+            self._logged_step = step
+            self._log_training(loss.detach())
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Start to count."""
+        self._loss_sum, self._num_predicted = 0.0, 0
+
+    def validation_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
+        """Add the losses of the batch."""
+        losses = self.token_losses(batch)
+        self._loss_sum += float(losses.sum())
+        self._num_predicted += len(losses)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the mean over all tokens."""
+        self._log_evaluation("lm_val")
+
+    def on_validation_end(self) -> None:
+        """Forget the step: a later checkpoint would be named after it."""
+        self.trainer.callback_metrics.pop("step", None)
+
+    on_test_epoch_start = on_validation_epoch_start
+    test_step = validation_step
+
+    def on_test_epoch_end(self) -> None:
+        """Log the mean over all tokens."""
+        self._log_evaluation("lm_test")
+
+    def predict_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
+        """Return the loss of each predicted token of the batch."""
+        return self.token_losses(batch)
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return the optimiser and its schedule, a factor on every learning rate per update."""
+        if self.optimizer_factory is None:
+            optimizer: torch.optim.Optimizer = AdamW(
+                self._parameter_groups(), self.lr, betas=self.betas
+            )
+        else:
+            optimizer = self.optimizer_factory(self.parameters())
+        total_steps = int(self.trainer.estimated_stepping_batches)
+        factor = partial(
+            warmup_cosine,
+            warmup_steps=round(self.warmup_fraction * total_steps),
+            total_steps=total_steps,
+            floor=self.lr_floor,
+        )
+        scheduler = LambdaLR(optimizer, factor)
+        self._settings = Settings(optimizer, scheduler)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def on_train_start(self) -> None:
+        """Let the settings of this run count, also where a checkpoint brought back others."""
+        self._logged_step = -1
+        if self._settings is not None:
+            self._settings.restore()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save what the model is built from, so that loading it needs nothing else."""
+        from toolkit.lm.configurations import plain_configuration  # noqa: PLC0415
+
+        checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {
+            **checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY],
+            "config": plain_configuration(self.model.config),
+            "pretrained": None,
+            "revision": None,
+        }
+        checkpoint[_SOURCE] = None if self.source is None else tuple(self.source)
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Remember which step the weights belong to, and where the first ones came from."""
+        self._loaded_step = checkpoint["global_step"]
+        source = checkpoint.get(_SOURCE)
+        self.source = None if source is None else WeightsSource(*source)
+
+    def _build(self, config: Mapping[str, Any]) -> None:
+        from toolkit.lm.configurations import new_language_model  # noqa: PLC0415
+
+        self.model = new_language_model(config, dtype=self.weights_dtype)
+
+    def _load(self, name: str, revision: str | None) -> None:
+        from toolkit.lm.checkpoints import Models  # noqa: PLC0415
+
+        (checkpoint,) = Models([name if revision is None else f"{name}@{revision}"]).checkpoints()
+        checkpoint.fetch(checkpoint.missing())
+        opened = checkpoint.open(self.weights_dtype)
+        # It comes in eval mode, and Lightning leaves that as it is.
+        self.model = opened.model.train()
+        self.tokenizer = opened.tokenizer
+        self.source = WeightsSource(
+            checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step
+        )
+
+    def _check_vocabulary(self) -> None:
+        tokenizer = getattr(_data_module(self), "tokenizer", None)
+        rows = len(cast("Tensor", self.model.get_input_embeddings().weight))
+        if tokenizer is not None and len(tokenizer) > rows:
+            raise ValueError(
+                f"tokenizer: expected at most {rows} tokens, the model's vocabulary, got a data "
+                f"module with {len(tokenizer)}; give data and model the same tokenizer"
+            )
+
+    def _parameter_groups(self) -> list[dict[str, Any]]:
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        return [
+            {
+                "params": [p for p in trained if (p.ndim >= 2) == is_matrix],
+                "weight_decay": self.weight_decay if is_matrix else 0.0,
+            }
+            for is_matrix in (True, False)
+        ]
+
+    def _log_training(self, loss: Tensor) -> None:
+        self.log("loss", loss, prog_bar=True, logger=False, batch_size=1)
+        # The step is written by hand: Lightning's own logging counts one behind.
+        values = {"lm/loss": float(loss), "lm/perplexity": float(loss.exp())}
+        for logger in self.loggers:
+            logger.log_metrics(values, step=self.trainer.global_step)
+
+    def _log_evaluation(self, metric: str) -> None:
+        sums = torch.tensor([self._loss_sum, self._num_predicted], device=self.device)
+        loss_sum, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        loss = loss_sum / count if count else nan
+        # Lightning takes a metric named step for the position of the point; its own count is one
+        # behind in fit, and 0 where a checkpoint is evaluated.
+        fitting = self.trainer.state.fn == "fit"
+        values = {
+            f"{metric}/loss": loss,
+            f"{metric}/perplexity": float(torch.tensor(loss).exp()),
+            "step": float(self.trainer.global_step if fitting else self._loaded_step),
+        }
+        self.log_dict(values, sync_dist=True)
+
+
+def _data_module(module: LanguageModel) -> object:
+    trainer = module._trainer  # noqa: SLF001 - the property raises where there is none
+    return getattr(trainer, "datamodule", None)
+
+
+def _token_ids(batch: object) -> Tensor:
+    tokens = batch.get("input_ids") if isinstance(batch, Mapping) else None
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+        raise ValueError(
+            "batch: expected a mapping with input_ids of shape (B, T), got "
+            f"{type(batch).__name__}; let the data module return that"
+        )
+    return tokens
+
+
+def _check_origin(config: object, pretrained: str | None, revision: str | None) -> None:
+    if (config is None) == (pretrained is None):
+        raise ValueError(
+            "config, pretrained: expected one of them, got "
+            f"{'neither' if config is None else 'both'}"
+        )
+    if config is not None and not isinstance(config, Mapping):
+        raise TypeError(f"config: expected a mapping, got {type(config).__name__}")
+    if revision is not None and pretrained is None:
+        raise ValueError(f"revision: expected pretrained with it, got {revision!r} alone")
