@@ -10,7 +10,8 @@ from huggingface_hub import constants
 
 from tests.lm.fake_hub import FakeHub, commit_of, serve
 from tests.lm.tiny_models import VOCABULARY, tiny_model, tiny_tokenizer
-from toolkit.lm.tensors import read_embedding
+from toolkit.lm.families import embedding_matrix, language_model_parts
+from toolkit.lm.tensors import Matrix, read_embedding
 
 REPOSITORY = "someone/tiny-neox"
 IN = "gpt_neox.embed_in.weight"
@@ -34,9 +35,9 @@ def hub(
         yield hub
 
 
-def embedding_of(seed: int, matrix: str = "input") -> torch.Tensor:
+def embedding_of(seed: int, matrix: Matrix = "input") -> torch.Tensor:
     model = tiny_model("gpt_neox", seed=seed)
-    return model.get_parameter({"input": IN, "output": "lm_head.weight"}[matrix]).detach()
+    return embedding_matrix(language_model_parts(model), matrix)
 
 
 def shards(folder: Path) -> dict[str, str]:
