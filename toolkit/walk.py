@@ -68,6 +68,9 @@ class Walk:
         for checkpoint in waiting:
             if checkpoint.commit:
                 record.drop(checkpoint)
+        if waiting and self.data is None:
+            # Texts that cannot be had are told of before anything is fetched.
+            self.texts.load()
         walk = fetch_ahead(
             waiting, record=self.folder / _RECORD_OF_FILES, max_disk_gb=self.max_disk_gb
         )

@@ -1,0 +1,337 @@
+"""``python -m toolkit probe``: a walk over checkpoints, from listing to the table at its end."""
+
+import io
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Its first import sets environment variables, which must not look like a test's.
+import lightning as L
+import pytest
+import torch
+from huggingface_hub import constants
+
+from tests.callbacks.events import images, scalars
+from tests.callbacks.language import small_texts
+from tests.lm.fake_hub import commit_of, serve
+from tests.lm.listed_hub import ListedHub, save_revision
+from tests.lm.tiny_models import tiny_model, tiny_tokenizer
+from tests.probing import REPOSITORY, curves_of, local, probe, published
+from toolkit import walk
+from toolkit.cli import main
+from toolkit.data.batch_stream import FixedBatches
+from toolkit.measure import measure
+from toolkit.models import LanguageModel
+from toolkit.provenance import weights_hash
+from toolkit.table import MeasurementRow, read_measurements
+
+STEPS = (0, 1, 8, 64)
+
+
+class Walked(NamedTuple):
+    """A walk that has come to its end."""
+
+    folder: Path
+    output: str
+    warned: list[str]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four checkpoints, the second one with the weights of the first."""
+    root = tmp_path_factory.mktemp("hf")
+    for step in STEPS:
+        save_revision(root / f"step-{step:04}", seed=0 if step == 1 else step)
+    return root
+
+
+@pytest.fixture(scope="module")
+def walked(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Walked:
+    """One walk over them, which several tests look at."""
+    folder, output = tmp_path_factory.mktemp("walked"), io.StringIO()
+    with redirect_stdout(output), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert probe(folder, local(f"{folders}/*", name="tiny")) == 0
+    warned = [str(w.message) for w in caught if "weights" in str(w.message)]
+    return Walked(folder, output.getvalue(), warned)
+
+
+def rows_of(tmp_path: Path, version: int = 0) -> list[MeasurementRow]:
+    return read_measurements(tmp_path / "runs" / "walk" / f"version_{version}" / "measurements.csv")
+
+
+def values_at(rows: list[MeasurementRow], step: int, *metrics: str) -> dict[str, float]:
+    return {
+        f"{row.metric}/{row.quantity}/{row.layer}": row.value
+        for row in rows
+        if row.step == step and (not metrics or row.metric in metrics)
+    }
+
+
+def test_values_are_those_of_measure(walked: Walked) -> None:
+    rows = rows_of(walked.folder)
+    assert sorted({row.step for row in rows}) == list(STEPS)
+    model, texts = tiny_model(seed=64), small_texts(walked.folder).load()
+    metrics: dict[str, Any] = {"pga": {"k": 3, "num_null": 4}, "epsilon": {}, "probe": {}}
+    wanted = measure(model, tiny_tokenizer(), texts, metrics=metrics, step=64)
+    found = values_at(rows, 64, "pga", "epsilon", "capacity", "probe")
+    assert found == pytest.approx(values_at(wanted, 64), rel=1e-6, nan_ok=True)
+    assert {row.weights_hash for row in rows if row.step == 64} == {wanted[0].weights_hash}
+    assert {(row.model, row.run, row.dtype) for row in rows} == {
+        ("tiny", "walk/version_0", "float32")
+    }
+    assert "After step 64" in walked.output
+    assert f"tensorboard --logdir {walked.folder}/runs/walk" in walked.output
+
+
+def test_loss_is_the_mean_over_the_test_texts(walked: Walked) -> None:
+    model, tokenizer = tiny_model(seed=8), tiny_tokenizer()
+    total, count = 0.0, 0
+    for text in small_texts(walked.folder).load().test_texts:
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        logits = model(ids).logits[0, :-1].detach().double().log_softmax(-1)
+        total -= float(logits.gather(1, ids[0, 1:, None]).sum())
+        count += ids.shape[1] - 1
+    loss = total / count
+    found = values_at(rows_of(walked.folder), 8, "lm_val")
+    assert found["lm_val/loss/"] == pytest.approx(loss, rel=1e-5)
+    assert found["lm_val/perplexity/"] == pytest.approx(torch.tensor(loss).exp().item(), rel=1e-5)
+    assert values_at(rows_of(walked.folder), 8, "checkpoint") == {
+        "checkpoint/hidden_size/": 16,
+        "checkpoint/num_parameters/": sum(p.numel() for p in model.parameters()),
+    }
+
+
+def test_equal_weights_are_measured_warned_of_and_marked(walked: Walked) -> None:
+    (warning,) = walked.warned
+    assert warning.startswith("tiny, step 1 holds the same weights as step 0: such steps are")
+    rows = rows_of(walked.folder)
+    assert {row.step: row.value for row in rows if row.quantity == "duplicate_of_step"} == {1: 0}
+    first, second = (
+        {tag: repr(v) for tag, v in values_at(rows, step, "pga", "epsilon").items()}
+        for step in (0, 1)
+    )
+    assert first == second
+    curves = scalars(walked.folder / "runs/walk/version_0/tiny")
+    assert curves["checkpoint/duplicate_of_step"] == [(1, 0)]
+    assert "weights of an earlier step, no points of a curve: 1 (those of 0)\n" in walked.output
+
+
+def test_several_equal_weights_are_one_warning(tmp_path: Path) -> None:
+    for step in range(3):
+        save_revision(tmp_path / "hf" / f"step-{step}", seed=0)
+    with pytest.warns(UserWarning, match="step 1 holds the same weights as step 0") as caught:
+        assert probe(tmp_path, local(f"{tmp_path}/hf/*")) == 0
+    assert len([w for w in caught if "same weights" in str(w.message)]) == 1
+    marks = [row.value for row in rows_of(tmp_path) if row.quantity == "duplicate_of_step"]
+    assert marks == [0, 0]
+
+
+def test_curves_and_figures(walked: Walked) -> None:
+    version = walked.folder / "runs/walk/version_0"
+    curves = scalars(version / "tiny")
+    assert {"pga/z/layer_03", "probe/accuracy/final", "epsilon/value/input", "lm_val/loss"} <= (
+        curves.keys()
+    )
+    for tag in ("pga/z/final", "lm_val/loss", "lm_val/perplexity"):
+        assert [step for step, _ in curves[tag]] == list(STEPS), tag
+    assert images(version / "tiny")["pga/z_heat_map"] == list(STEPS)
+    assert {path.name for path in (version / "figures/tiny").iterdir()} == {
+        "pga_z.png",
+        "probe_accuracy.png",
+    }
+    assert json.loads((version / "tiny/summary.json").read_text())["step"] == 64
+
+
+@pytest.mark.filterwarnings("ignore:.*holds the same weights")
+def test_what_is_done_is_not_done_again(
+    folders: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny")) == 0
+    version = tmp_path / "runs/walk/version_0"
+    before = (version / "measurements.csv").read_bytes()
+    curves = curves_of(version / "tiny")
+    with monkeypatch.context() as patched:
+        patched.setattr(walk.Walk, "_measure", None)
+        assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny")) == 0
+    assert "After step 64" in capsys.readouterr().out
+    assert (version / "measurements.csv").read_bytes() == before
+    assert curves_of(version / "tiny") == curves
+    # A longer series is measured into the same run, in the order in which it comes.
+    assert probe(tmp_path, local(f"{folders}/*", name="tiny")) == 0
+    assert (version / "measurements.csv").read_bytes().startswith(before)
+    assert {row.step for row in rows_of(tmp_path)} == set(STEPS)
+    assert sorted(step for step, _ in scalars(version / "tiny")["pga/z/final"]) == list(STEPS)
+    # Another measurement is another version.
+    assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny"), "--dtype=bfloat16") == 0
+    assert {row.dtype for row in rows_of(tmp_path, version=1)} == {"bfloat16"}
+
+
+def test_a_folder_with_other_weights_is_measured_again(tmp_path: Path) -> None:
+    for seed in (3, 4):
+        save_revision(tmp_path / "hf" / "step-1", seed=seed)
+        save_revision(tmp_path / "hf" / "step-2", seed=5)
+        assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+        hashes = {row.weights_hash for row in rows_of(tmp_path) if row.step == 1}
+        assert hashes == {weights_hash(tiny_model(seed=seed).named_parameters())}
+    steps = [step for step, _ in scalars(tmp_path / "runs/walk/version_0/tiny")["pga/z/final"]]
+    assert sorted(steps) == [1, 2]
+
+
+def test_half_precision_weights_are_measured_in_single(tmp_path: Path) -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        tiny_model(seed=2).to(dtype).save_pretrained(tmp_path / "hf" / "step-1")  # type: ignore[arg-type]
+        tiny_tokenizer().save_pretrained(tmp_path / "hf" / "step-1")
+        name = str(dtype).removeprefix("torch.")
+        assert probe(tmp_path, local(f"{tmp_path}/hf/*"), f"--run=walk_{name}") == 0
+    stored: Any = tiny_model(seed=2).to(torch.float16)  # type: ignore[arg-type]
+    exact = measure(stored.float(), tiny_tokenizer(), metrics=["epsilon"])
+    rows = read_measurements(tmp_path / "runs/walk_float16/version_0/measurements.csv")
+    assert {row.dtype for row in rows} == {"float32"}
+    assert values_at(rows, 1, "epsilon") == pytest.approx(
+        values_at(exact, 0, "epsilon"), rel=1e-6, nan_ok=True
+    )
+
+
+def test_models_side_by_side(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(folders / name) for name in ("step-0064", "step-0008")]
+    for _ in range(2):
+        assert probe(tmp_path, {"class_path": "Models", "init_args": {"names": names}}) == 0
+    shown = "\n" + capsys.readouterr().out
+    version = tmp_path / "runs/walk/version_0"
+    assert list(dict.fromkeys(row.model for row in rows_of(tmp_path))) == names
+    assert {path.name for path in (version / "figures").glob("*.png")} == {
+        "pga_z_against_depth.png",
+        "probe_accuracy_against_z.png",
+    }
+    assert images(version / "comparison") == {
+        "pga/z_against_depth": [0],
+        "probe/accuracy_against_z": [0],
+    }
+    for name in names:
+        assert len(scalars(version / name.removeprefix("/"))["pga/z/final"]) == 1
+    assert all(f"\n{name}\n" in shown for name in names)
+
+
+def test_checkpoints_of_a_run_of_our_own(tmp_path: Path) -> None:
+    config = {
+        "model_type": "gpt_neox",
+        "vocab_size": 32,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "max_position_embeddings": 64,
+    }
+    torch.manual_seed(0)
+    module = LanguageModel(config)
+    trainer = L.Trainer(
+        accelerator="cpu",
+        max_steps=2,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+    )
+    batch = {"input_ids": torch.randint(32, (2, 8))}
+    trainer.fit(module, FixedBatches(lambda _: batch, 2), FixedBatches(lambda _: batch, 1))
+    for name in ("step-2.ckpt", "last.ckpt"):
+        trainer.save_checkpoint(tmp_path / "ckpt" / name)
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    series = {
+        "class_path": "LightningCheckpoints",
+        "init_args": {"pattern": f"{tmp_path}/ckpt/*.ckpt", "tokenizer": f"{tmp_path}/tokenizer"},
+    }
+    assert probe(tmp_path, series) == 0
+    rows = rows_of(tmp_path)
+    assert {row.step for row in rows} == {2}
+    wanted = measure(module.model, tiny_tokenizer(), metrics=["epsilon"])
+    assert values_at(rows, 2, "epsilon") == pytest.approx(
+        values_at(wanted, 0, "epsilon"), nan_ok=True
+    )
+    assert {row.weights_hash for row in rows} == {wanted[0].weights_hash}
+
+
+@pytest.fixture
+def hub(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ListedHub]:
+    revisions = {f"step{step}": folders / f"step-{step:04}" for step in STEPS}
+    hub = ListedHub({REPOSITORY: revisions}, tmp_path)
+    with serve(hub, tmp_path / "cache", monkeypatch):
+        yield hub
+
+
+def test_published_revisions(
+    hub: ListedHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.vanished.add("step8")
+    with pytest.warns(UserWarning, match="expected one of the model's.* the others are measured"):
+        assert probe(tmp_path, published(steps=[0, 8, 64])) == 0
+    rows = rows_of(tmp_path)
+    assert {(row.step, row.model, row.revision, row.commit) for row in rows} == {
+        (step, REPOSITORY, f"step{step}", commit_of(f"step{step}")) for step in (0, 64)
+    }
+    # What is done is neither measured nor fetched again, what was missing is.
+    shutil.rmtree(tmp_path / "cache")
+    hub.vanished.clear()
+    hub.requests.clear()
+    assert probe(tmp_path, published(steps=[0, 8, 64])) == 0
+    assert [row.step for row in rows_of(tmp_path) if row.quantity == "num_parameters"] == [0, 64, 8]
+    assert sum(request.file == "model.safetensors" for request in hub.requests) == 2
+    assert (
+        hub.sent("model.safetensors")
+        == (tmp_path / "cache").rglob("model.safetensors").__next__().stat().st_size
+    )
+    # A strict series ends there, and what is measured by then stays.
+    hub.vanished.add("step8")
+    assert probe(tmp_path, published(steps=[0, 8, 64], strict=True), "--run=strict") == 1
+    strict = read_measurements(tmp_path / "runs/strict/version_0/measurements.csv")
+    assert {row.step for row in strict} == {0}
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert probe(tmp_path, published(steps=[8]), "--run=offline") == 0
+
+
+def test_a_dry_run_lists_bytes_and_fetches_nothing(
+    hub: ListedHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert probe(tmp_path, published(steps="all"), "--dry_run") == 0
+    out = capsys.readouterr().out
+    size = sum(
+        path.stat().st_size
+        for folder in hub.repositories[REPOSITORY].values()
+        for path in folder.iterdir()
+    )
+    assert f"({size} bytes) in all, 4 checkpoints" in out
+    assert [line.split("@")[1] for line in out.splitlines()[:4]] == [f"step{s}" for s in STEPS]
+    assert not (tmp_path / "runs").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "series: expected at least one"),
+        (["--series=LocalFolders", "--series.pattern=/none/*"], "pattern: expected folders with"),
+        (["--series=Nowhere"], "series"),
+        (["--series=HubRevisions", "--series.repo=../../x"], "repo: expected the name of a model"),
+        (["--dtype=int8"], "dtype"),
+        (["--max_disk_gb=-1"], "series: expected"),
+        (["--callbacks+=Unheard"], "callbacks"),
+    ],
+    ids=["nothing", "no folder", "no series", "no repository", "dtype", "disk", "no callback"],
+)
+def test_one_line_says_what_is_wrong(
+    args: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", f"--root={tmp_path}", *args]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
