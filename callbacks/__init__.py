@@ -1,6 +1,7 @@
 """Lightning callbacks that measure representation geometry while a model trains."""
 
 from callbacks.base import MeasurementCallback
+from callbacks.checkpoint_schedule import CheckpointSchedule
 from callbacks.embedding_deviation import EmbeddingDeviation
 from callbacks.linear_probe import LinearProbe
 from callbacks.measurement import Moment
@@ -15,6 +16,7 @@ from toolkit.measures.text_set import TextSet
 from toolkit.points import Point
 
 __all__ = [
+    "CheckpointSchedule",
     "EmbeddingDeviation",
     "LinearProbe",
     "MeasurementCallback",

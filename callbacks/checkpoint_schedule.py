@@ -1,0 +1,190 @@
+"""Checkpoints at scheduled steps, for Lightning and as folders that others can load."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import lightning as L
+from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
+from typing_extensions import override
+
+from callbacks.schedule import Schedule
+from toolkit.atomic import new_folder
+from toolkit.checkpointing import RunCheckpoint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
+_NAME = "step-{:08d}"
+_STEP = re.compile(r"\.?step-(\d{8,})(\..*)?")
+
+
+class CheckpointSchedule(RunCheckpoint):
+    """Saves a checkpoint at every scheduled step, and keeps them all.
+
+    Step n means after n optimiser updates; step 0 and the last step are always saved. Each is a
+    file ``step-00000512.ckpt``, from which a run can be continued, and a folder
+    ``hf/step-00000512`` with weights, configuration and tokenizer, which
+    ``AutoModelForCausalLM.from_pretrained`` loads. Neither is ever there in part. A run that is
+    continued leaves what is there up to its step, and drops what lies beyond.
+
+    Args:
+        schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
+            0, 1, 2, 4, ..., 512, 1000, 2000, ...
+        dirpath: Folder; by default ``checkpoints`` in the run's version folder.
+        save_hf: Whether to write the folders, too; that takes a Hugging Face language model
+            somewhere in the LightningModule.
+
+    Raises:
+        ValueError: If ``schedule`` is none of these or, before the first step, there is no such
+            model, its weights are sharded or partly those of an adapter, or the folder holds
+            another run's checkpoints.
+    """
+
+    def __init__(
+        self,
+        *,
+        schedule: int | list[int] | Literal["log"] = "log",
+        dirpath: str | None = None,
+        save_hf: bool = True,
+    ) -> None:
+        self._due = Schedule(schedule)
+        # Lightning's own choice of checkpoints is off: the hooks below save.
+        super().__init__(dirpath=dirpath, save_last=False, save_top_k=0)
+        self.schedule = schedule
+        self.save_hf = save_hf
+        self._given_dirpath = dirpath
+        self._last_step: float | None = None
+
+    @property
+    @override
+    def state_key(self) -> str:
+        """Name that tells instances with other arguments apart."""
+        return self._generate_state_key(
+            schedule=self.schedule, dirpath=self._given_dirpath, save_hf=self.save_hf
+        )
+
+    @override
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: the files tell what has been saved."""
+        return {}
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take nothing."""
+
+    @override
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Settle the folder, and refuse what cannot be saved whole."""
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit" and self.save_hf and isinstance(trainer.strategy, _SHARDED):
+            raise ValueError(
+                "save_hf: expected whole weights on every rank, got "
+                f"{type(trainer.strategy).__name__}; set save_hf to false or use ddp"
+            )
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Look for the model and for other checkpoints, before the first step."""
+        if trainer.global_step == 0 and trainer.ckpt_path is None and self._saved():
+            raise ValueError(
+                "dirpath: expected a folder without checkpoints of an earlier run, got "
+                f"{self.dirpath}; give another one, or continue that run"
+            )
+        if self.save_hf:
+            _whole_model(pl_module)
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save step 0; a run that continues drops what lies beyond its step."""
+        self._last_step = trainer.estimated_stepping_batches
+        # Lightning starts from 0, as if that step had been saved.
+        self._last_global_step_saved = -1
+        if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            self._drop_after(trainer.global_step)
+        if trainer.global_step == 0:
+            self._save(trainer, pl_module)
+
+    @override
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Save a scheduled step, and the last one."""
+        if trainer.global_step in self._due or trainer.global_step == self._last_step:
+            self._save(trainer, pl_module)
+
+    @override
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save nothing: an epoch's end is no step of the schedule."""
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save nothing: a validation's end is no step of the schedule."""
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save the last step of a run whose length was not known in advance."""
+        self._save(trainer, pl_module)
+
+    def _save(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write what is not there yet; with accumulation a step comes more than once."""
+        if self._should_skip_saving_checkpoint(trainer):
+            return
+        name = _NAME.format(trainer.global_step)
+        path = self._folder / f"{name}.ckpt"
+        if not self.file_exists(str(path), trainer):
+            self._save_checkpoint(trainer, str(path))
+        self._last_global_step_saved = trainer.global_step
+        if self.save_hf and trainer.is_global_zero:
+            _write_folder(self._folder / "hf" / name, trainer, pl_module)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(str(self.dirpath))
+
+    def _saved(self) -> list[tuple[int, Path]]:
+        """Step and path of what has been saved, of what a kill has left, too."""
+        paths = (*self._folder.glob("*step-*"), *self._folder.glob("hf/*step-*"))
+        matches = ((_STEP.fullmatch(path.name), path) for path in paths)
+        return [(int(match[1]), path) for match, path in matches if match]
+
+    def _drop_after(self, step: int) -> None:
+        """Remove later checkpoints of the run that is continued."""
+        for saved_step, path in self._saved():
+            if saved_step <= step and path.suffix != ".tmp":
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def _write_folder(path: Path, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    if path.is_dir():
+        return
+    holders = (pl_module, getattr(trainer, "datamodule", None))
+    found = (getattr(holder, "tokenizer", None) for holder in holders)
+    tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
+    with new_folder(path) as temporary:
+        _whole_model(pl_module).save_pretrained(temporary)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(temporary)
+
+
+def _whole_model(pl_module: L.LightningModule) -> "PreTrainedModel":
+    """The language model, all of whose weights are its own."""
+    from toolkit.lm.families import find_language_model  # noqa: PLC0415
+
+    model = find_language_model(pl_module)
+    if any(".base_layer." in name for name, _ in model.named_parameters()):
+        raise ValueError(
+            "save_hf: expected a model of whole weights, got one with PEFT adapters; "
+            "set save_hf to false, or merge the adapters first"
+        )
+    return model
