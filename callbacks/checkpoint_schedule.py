@@ -10,8 +10,8 @@ from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelP
 from typing_extensions import override
 
 from callbacks.schedule import Schedule
-from toolkit.atomic import new_folder
 from toolkit.checkpointing import RunCheckpoint
+from toolkit.lm.saving import save_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -142,7 +142,10 @@ class CheckpointSchedule(RunCheckpoint):
             self._save_checkpoint(trainer, str(path))
         self._last_global_step_saved = trainer.global_step
         if self.save_hf and trainer.is_global_zero:
-            _write_folder(self._folder / "hf" / name, trainer, pl_module)
+            holders = (pl_module, getattr(trainer, "datamodule", None))
+            found = (getattr(holder, "tokenizer", None) for holder in holders)
+            tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
+            save_folder(self._folder / "hf" / name, _whole_model(pl_module), tokenizer)
 
     @property
     def _folder(self) -> Path:
@@ -163,18 +166,6 @@ class CheckpointSchedule(RunCheckpoint):
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _write_folder(path: Path, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-    if path.is_dir():
-        return
-    holders = (pl_module, getattr(trainer, "datamodule", None))
-    found = (getattr(holder, "tokenizer", None) for holder in holders)
-    tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
-    with new_folder(path) as temporary:
-        _whole_model(pl_module).save_pretrained(temporary)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(temporary)
 
 
 def _whole_model(pl_module: L.LightningModule) -> "PreTrainedModel":

@@ -96,7 +96,13 @@ class Weights(L.Callback):
     [("log", [0, 1, 2, 4, 6]), (4, [0, 4, 6]), ([3], [0, 3, 6])],
     ids=["log", "every", "list"],
 )
-def test_steps(schedule: Any, expected: list[int], folder: Path, tmp_path: Path) -> None:
+def test_steps(
+    schedule: Any,
+    expected: list[int],
+    folder: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     fit(tmp_path, tiny_corpus(folder), CheckpointSchedule(schedule=schedule))
     path = saved_in(tmp_path)
     assert steps(path, "*.ckpt") == steps(path, "hf/*") == expected
@@ -104,6 +110,7 @@ def test_steps(schedule: Any, expected: list[int], folder: Path, tmp_path: Path)
         "hf",
         *(f"step-{step:08d}.ckpt" for step in expected),
     }
+    assert "Writing" not in capfd.readouterr().err
     names = {found.name for found in path.glob("hf/*/*")}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
 

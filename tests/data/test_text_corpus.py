@@ -245,6 +245,7 @@ def test_what_the_corpus_is_becomes_a_hyper_parameter(folder: Path) -> None:
     assert hparams["corpus"] == "texts"
     assert hparams["corpus_hash"] == data.conditions["corpus_hash"]
     assert hparams["corpus_tokens"] > 1000
+    assert hparams["data_seed"] == 0
     assert hparams["python"] == platform.python_version()
     assert hparams["block_size"] == 16
 

@@ -37,8 +37,8 @@ class TextCorpus(L.LightningDataModule):
 
     Whole documents are held out for validation and test. A batch is a function of the seed and its
     position, so that a run that is continued sees what it would have seen. Corpus and tokenizer
-    are cached by the hash of the texts; the hash, the number of tokens and Python's version are
-    logged as hyper-parameters.
+    are cached by the hash of the texts; the hash, the number of tokens, the seed and Python's
+    version are logged as hyper-parameters.
 
     Args:
         source: A text file, whose documents are its paragraphs; a folder, where each file is one;
@@ -107,13 +107,13 @@ class TextCorpus(L.LightningDataModule):
         self._load()
 
     def setup(self, stage: str) -> None:
-        """Read the corpus, and add what identifies it to the hyper-parameters."""
+        """Read the corpus, and add what identifies its batches to the hyper-parameters."""
         self._load()
         self.save_hyperparameters(self.conditions)
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What identifies the corpus, plain types.
+        """What identifies the batches' content, plain types.
 
         Raises:
             ValueError: If the corpus has not been read.
@@ -122,6 +122,7 @@ class TextCorpus(L.LightningDataModule):
             "corpus": self._name,
             "corpus_hash": self._hash,
             "corpus_tokens": len(self._read.tokens),
+            "data_seed": self.seed,
             "python": platform.python_version(),
         }
 

@@ -1,0 +1,28 @@
+"""Write a language model as a folder that `transformers` loads."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.atomic import new_folder
+from toolkit.lm._loading import _quiet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def save_folder(
+    path: Path, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None"
+) -> None:
+    """Write weights (safetensors), configuration and tokenizer, all of them or none.
+
+    Args:
+        path: The folder; if it is there, it stays as it is.
+        model: The model.
+        tokenizer: Its tokenizer, if there is one.
+    """
+    if path.is_dir():
+        return
+    with new_folder(path) as temporary, _quiet():
+        model.save_pretrained(temporary)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(temporary)
