@@ -100,6 +100,12 @@ def _run_epsilon(args: list[str], held: HeldStderr) -> int:
     return code
 
 
+def _run_agree(args: list[str], held: HeldStderr) -> int:
+    del held  # an error of one model stays in one line
+    code: int = importlib.import_module("toolkit.agree_command").main(args[1:])
+    return code
+
+
 def _check_callbacks_are_ours() -> None:
     spec = importlib.util.find_spec("callbacks")
     ours = Path(__file__).resolve().parent.parent / "callbacks" / "__init__.py"
@@ -133,4 +139,5 @@ _COMMANDS = {
     "probe": _Command("measure a series of checkpoints, each at its own step", _run_probe),
     "capacity": _Command("tell how many directions fit, by the capacity laws", _run_capacity),
     "epsilon": _Command("measure a model's embedding deviation from its files", _run_epsilon),
+    "agree": _Command("tell whether models place the same texts alike", _run_agree),
 }

@@ -1,0 +1,180 @@
+"""What ``python -m toolkit agree`` keeps of each model: states of the texts and readout bases."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from toolkit.diagnostics import one_line
+from toolkit.lm.checkpoints import Checkpoint, Models
+from toolkit.lm.hidden_states import layer_names
+from toolkit.lm.outline import Outline, read_outline
+from toolkit.measures import Subject, default_k
+from toolkit.points import num_nonfinite
+
+
+class Candidate(NamedTuple):
+    """A model whose small files are read and whose weights are not.
+
+    Attributes:
+        name: What the user calls it.
+        checkpoint: How to fetch and open it.
+        outline: Its shape.
+    """
+
+    name: str
+    checkpoint: Checkpoint
+    outline: Outline
+
+
+class ModelStates(NamedTuple):
+    """What remains of a model once it has read the texts.
+
+    Attributes:
+        name: What the user calls it.
+        commit: Commit of a published model, else empty.
+        layers: Name of the layer at each depth that was asked for.
+        states: One float32 vector for each text, shape (N, d), by layer.
+        bases: Readout basis, shape (d, k), by layer; none if the unembedding is not finite.
+        num_nonfinite: Number of values of states and unembedding that are not finite, by layer.
+    """
+
+    name: str
+    commit: str
+    layers: Mapping[str, str]
+    states: Mapping[str, Tensor]
+    bases: Mapping[str, Tensor]
+    num_nonfinite: Mapping[str, int]
+
+
+def candidates(
+    names: Sequence[str], texts: Sequence[str], *, max_length: int, allow_pickle: bool = False
+) -> list[Candidate]:
+    """Check several models without their weights.
+
+    Args:
+        names: Folders, or names on the Hub, those as ``name@revision`` where it is not ``main``.
+        texts: What the models are going to read.
+        max_length: Longer texts are cut to so many tokens.
+        allow_pickle: Whether to load pickled weights where there are no safetensors.
+
+    Raises:
+        ValueError: If one cannot be read; the message begins with its name.
+    """
+    found = []
+    for name in names:
+        with _named(name):
+            # One series for each, as two revisions of a model may be at the same step.
+            (checkpoint,) = Models([name], allow_pickle=allow_pickle).checkpoints()
+            outline = read_outline(checkpoint, texts, max_length=max_length)
+        found.append(Candidate(name, checkpoint, outline))
+    return found
+
+
+def subspace_dimension(models: Sequence[Candidate], k: int | None) -> int:
+    """Return the dimension of all readout subspaces, by default that of the narrowest model.
+
+    Raises:
+        ValueError: If the unembedding of a model is too small for ``k``.
+    """
+    if k is None:
+        return min(default_k(model.outline.dim) for model in models)
+    for model in models:
+        limit = min(model.outline.dim, model.outline.num_rows)
+        if k > limit:
+            raise ValueError(f"k: expected at most {limit}, the rank of {model.name}, got {k}")
+    return k
+
+
+def layer_at(depth: str, num_blocks: int) -> str:
+    """Return the name of a model's layer at a depth, the same share of each model's blocks.
+
+    Args:
+        depth: A layer's name, or a share: 0 for what enters the first block, s for the residual
+            stream after the nearest to s L of the L blocks, 1 for ``final``.
+        num_blocks: Number of blocks L.
+
+    Raises:
+        ValueError: If there is no such layer.
+
+    Example:
+        >>> [layer_at(depth, 7) for depth in ("0", "0.5", "1", "layer_02")]
+        ['layer_00', 'layer_04', 'final', 'layer_02']
+    """
+    names = layer_names(num_blocks)
+    if depth in names:
+        return depth
+    try:
+        share = float(depth)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(
+            f"layers: expected shares from 0 to 1, final, or layers up to {names[-2]}, got {depth}"
+        )
+    return names[-1] if share == 1 else names[int(share * num_blocks + 0.5)]
+
+
+def chosen_layers(depths: Sequence[str], model: Candidate) -> dict[str, str]:
+    """Return the name of a model's layer at each depth.
+
+    Raises:
+        ValueError: If there is no such layer; the message begins with the model's name.
+    """
+    with _named(model.name):
+        return {depth: layer_at(depth, model.outline.num_blocks) for depth in depths}
+
+
+def read_states(
+    model: Candidate,
+    texts: Sequence[str],
+    layers: Mapping[str, str],
+    *,
+    k: int,
+    dtype: torch.dtype,
+    encoding: Mapping[str, Any],
+) -> ModelStates:
+    """Fetch and open a model, let it read the texts, and forget its weights.
+
+    Args:
+        model: The model.
+        texts: N texts.
+        layers: Name of the layer at each depth that is asked for.
+        k: Dimension of the readout subspace.
+        dtype: What the weights are loaded as.
+        encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
+
+    Raises:
+        ValueError: If that fails; the message begins with the model's name.
+    """
+    names = list(dict.fromkeys(layers.values()))
+    with _named(model.name):
+        model.checkpoint.fetch(model.checkpoint.missing())
+        opened = model.checkpoint.open(dtype)
+        subject = Subject(opened.model, opened.tokenizer, texts, layers=names, encoding=encoding)
+        states = subject.states("test")
+        bad = num_nonfinite(subject.matrices["output"])
+        bases = {
+            name: subject.basis(name, k, centered=False, fold_norm=False)
+            for name in names
+            if not bad
+        }
+    return ModelStates(
+        name=model.name,
+        commit=model.checkpoint.commit,
+        layers=layers,
+        states=states,
+        bases=bases,
+        num_nonfinite={name: bad + num_nonfinite(states[name]) for name in names},
+    )
+
+
+@contextmanager
+def _named(model: str) -> Iterator[None]:
+    """Let an error begin with the name of the model that it is about."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{model}: {one_line(error)}") from error
