@@ -214,7 +214,10 @@ class MeasurementCallback(Callback, ABC):
     def _source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
         """The checkpoint that the model holds as it was published, None if it has been trained."""
         trained = trainer.global_step > 0 or trainer.ckpt_path is not None
-        return None if trained else getattr(pl_module, "source", None)
+        source = getattr(pl_module, "source", None)
+        # A user's module may call anything its source.
+        is_checkpoint = all(hasattr(source, f) for f in ("name", "revision", "commit", "step"))
+        return source if is_checkpoint and not trained else None
 
     def _loaded_step(self, trainer: L.Trainer) -> int:
         if self._checkpoint_step is None and trainer.ckpt_path is not None:

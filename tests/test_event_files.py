@@ -6,7 +6,7 @@ import pytest
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from torch.utils.tensorboard import SummaryWriter
 
-from toolkit.event_files import drop_after
+from toolkit.event_files import drop_after, keep_steps
 
 POINTS = {"a": [0, 10, 20, 30], "b": [5, 20, 25]}
 
@@ -47,6 +47,13 @@ def test_keeps_exactly_the_points_up_to_the_step(tmp_path: Path, step: int) -> N
     assert removed == sum(map(len, POINTS.values())) - sum(map(len, kept.values()))
     # Twice is once: a kill in between is repaired by doing it again.
     assert drop_after(tmp_path, step) == 0
+
+
+def test_keeps_the_points_of_some_steps_alone(tmp_path: Path) -> None:
+    write_points(tmp_path, POINTS)
+    assert keep_steps(tmp_path, {0, 20}) == 4
+    assert steps_of(tmp_path) == {"a": [0, 20], "b": [20]}
+    assert keep_steps(tmp_path, {0, 20}) == 0
 
 
 def test_values_and_the_file_version_survive(tmp_path: Path) -> None:

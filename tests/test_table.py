@@ -107,6 +107,13 @@ def test_drop_after(tmp_path: Path, step: int, left: list[int]) -> None:
     assert [r.step for r in table.rows()] == [*left, 10]
 
 
+def test_keeps_some_rows_alone(tmp_path: Path) -> None:
+    table = MeasurementTable(tmp_path / "measurements.csv")
+    table.append([row(s) for s in (0, 2, 4, 6)])
+    assert table.keep(lambda kept: kept.step in {2, 6}) == 2
+    assert [r.step for r in table.rows()] == [2, 6]
+
+
 def test_a_kill_while_dropping_leaves_the_whole_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Measure checkpoints one after the other, each as a stand-alone validation."""
 
+import gc
 import sys
 import time
 import warnings
@@ -96,23 +97,26 @@ class Walk:
         logger = ModelLogger(self.folder, model)
         self.restore(record, model)
         for checkpoint in checkpoints:
-            start = time.monotonic()
-            opened = checkpoint.open(self.dtype)
-            digest = weights_hash(opened.model.named_parameters())
-            done = record.hash_of(checkpoint)
-            if done == digest:
-                continue
-            if done is not None:
-                record.drop(checkpoint)
-                self.restore(record, model)
-            self.begin()
-            self._measure(logger, checkpoint, opened, digest, record)
-            # Two models at once may be more than fits into memory.
-            del opened
-            seconds = time.monotonic() - start
-            sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
-            sys.stdout.flush()
+            self._visit(checkpoint, logger, record)
+            # Trainer and model refer to each other, and two models may be more than fits.
+            gc.collect()
         logger.close()
+
+    def _visit(self, checkpoint: Checkpoint, logger: ModelLogger, record: WalkRecord) -> None:
+        start = time.monotonic()
+        opened = checkpoint.open(self.dtype)
+        digest = weights_hash(opened.model.named_parameters())
+        done = record.hash_of(checkpoint)
+        if done == digest:
+            return
+        if done is not None:
+            record.drop(checkpoint)
+            self.restore(record, checkpoint.name)
+        self.begin()
+        self._measure(logger, checkpoint, opened, digest, record)
+        seconds = time.monotonic() - start
+        sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
+        sys.stdout.flush()
 
     def _measure(
         self,

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from callbacks import MeasurementCallback, Moment, Point, ScalingLaw
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
+from toolkit.provenance import weights_hash
 from toolkit.table import read_measurements
 
 
@@ -498,6 +499,36 @@ def test_validate_without_a_checkpoint_is_at_the_trainer_s_step(tmp_path: Path) 
     assert lines.of("test/norm/first") == [0, 2, 4]
     rows = read_measurements(Path(trainer.log_dir or "") / "measurements.csv")
     assert [row.step for row in rows] == [0, 0, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("source", "step", "revision"),
+    [
+        (
+            SimpleNamespace(name="someone/model", revision="step64", commit="abc", step=64),
+            64,
+            "step64",
+        ),
+        ("a source of another kind", 0, ""),
+        (None, 0, ""),
+    ],
+    ids=["published", "a user's own attribute", "none"],
+)
+def test_validate_measures_what_was_published_at_its_own_step(
+    tmp_path: Path, source: object, step: int, revision: str
+) -> None:
+    watcher, module = WeightNorm(), BoringModel()
+    module.source = source  # type: ignore[assignment]
+    module.model = module.layer
+    toy_trainer(watcher, logger=CSVLogger(tmp_path, name="run", version=0)).validate(
+        module, verbose=False
+    )
+    row, _ = read_measurements(tmp_path / "run" / "version_0" / "measurements.csv")
+    assert (row.step, row.revision) == (step, revision)
+    assert row.model == (source.name if step else "BoringModel")  # type: ignore[attr-defined]
+    names = ["weight", "bias"] if step else ["layer.weight", "layer.bias"]
+    tensors = zip(names, (module.layer.weight, module.layer.bias), strict=True)
+    assert row.weights_hash == weights_hash(tensors)
 
 
 def test_validating_an_older_checkpoint_keeps_what_fit_measured(tmp_path: Path) -> None:
