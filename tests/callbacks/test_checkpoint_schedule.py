@@ -41,6 +41,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(tmp_path_factory.mktemp("corpus") / "texts")
 
 
+def quiet_trainer(**options: Any) -> L.Trainer:
+    defaults: dict[str, Any] = {
+        "accelerator": "cpu",
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        "log_every_n_steps": 1,
+        "logger": False,
+    }
+    return L.Trainer(**(defaults | options))
+
+
 def fit(
     path: Path,
     data: L.LightningDataModule,
@@ -49,17 +60,10 @@ def fit(
     ckpt_path: Path | None = None,
     **options: Any,
 ) -> L.LightningModule:
-    defaults: dict[str, Any] = {
-        "accelerator": "cpu",
-        "enable_model_summary": False,
-        "enable_progress_bar": False,
-        "limit_val_batches": 0,
-        "log_every_n_steps": 1,
-        "logger": TensorBoardLogger(path, name="run", version=0),
-        "max_steps": 6,
-    }
+    logger = TensorBoardLogger(path, name="run", version=0)
+    defaults = {"logger": logger, "max_steps": 6, "limit_val_batches": 0}
     model = model or make_model()
-    trainer = L.Trainer(callbacks=list(callbacks), **(defaults | options))
+    trainer = quiet_trainer(callbacks=list(callbacks), **(defaults | options))
     trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
     return model
 
@@ -319,9 +323,11 @@ if __name__ == "__main__":
     path, texts = map(Path, sys.argv[1:])
     data = tiny_corpus(texts)
     model = fit(path, data, CheckpointSchedule(schedule=2), RunCheckpoint(), devices=2,
-                strategy="ddp", max_steps=4)
+                strategy="ddp", max_steps=4, limit_val_batches=None, val_check_interval=4,
+                check_val_every_n_epoch=None)
     first = next(iter(data.train_dataloader()))["input_ids"][0].tolist()
-    (path / f"rank_{model.global_rank}.json").write_text(json.dumps(first))
+    loss = model.trainer.callback_metrics["lm_val/loss"].item()
+    (path / f"rank_{model.global_rank}.json").write_text(json.dumps([loss, first]))
 """
 
 
@@ -341,4 +347,9 @@ def test_two_processes(folder: Path, tmp_path: Path) -> None:
     path = saved_in(tmp_path)
     assert steps(path, "step-*.ckpt") == steps(path, "hf/*") == [0, 2, 4]
     first, second = (json.loads((tmp_path / f"rank_{rank}.json").read_text()) for rank in (0, 1))
-    assert first != second
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    loaded = LanguageModel.load_from_checkpoint(path / "step-00000004.ckpt", weights_only=True)
+    data = tiny_corpus(folder)
+    (alone,) = quiet_trainer().validate(loaded, data, verbose=False)
+    assert first[0] == pytest.approx(alone["lm_val/loss"], rel=1e-5)
