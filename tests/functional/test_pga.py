@@ -11,6 +11,7 @@ from scipy.stats import kstest, spearmanr
 from torch import Tensor
 
 from toolkit.functional import SubspacePGA, haar_bases, readout_basis, subspace_pga
+from toolkit.functional.subspace import gaussian_frame
 
 SINGLE_FIELDS = set(SubspacePGA._fields) - {"reason"}
 
@@ -89,7 +90,10 @@ def test_rho_of_many_points_is_as_exact_as_promised(kind: str, dim: int, k: int)
 def null_bases(residual: np.ndarray, k: int, num: int, seed: int) -> list[Tensor]:
     """The null subspaces in the coordinates of ``residual``, from the documented draws."""
     num_points, dim = residual.shape
-    bases = haar_bases(dim, k, num, generator=generator(seed)).double()
+    bases, draws = torch.zeros(num, dim, k, dtype=torch.float64), generator(seed)
+    for basis in bases:
+        gaussian, whitening = gaussian_frame(dim, k, draws, rows=min(num_points, dim))
+        basis[: len(gaussian)] = gaussian @ whitening
     if num_points > dim:
         return list(bases)
     # There the draws are coordinates in any orthonormal basis that the Gram-Schmidt vectors of

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from toolkit.functional import haar_bases, readout_basis, remove_components
+from toolkit.functional.subspace import gaussian_frame
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -143,6 +144,19 @@ def test_haar_lengths_follow_the_beta_law(dim: int, k: int) -> None:
     assert kstest(entries.numpy(), beta(0.5, (dim - 1) / 2).cdf).pvalue > 0.01
 
 
+@pytest.mark.parametrize(("dim", "k"), [(9, 3), (60, 8)], ids=["few left", "many left"])
+def test_frames_of_few_coordinates_follow_the_beta_law(dim: int, k: int) -> None:
+    draws, rows = generator(7), 5
+    direction = torch.randn(rows, generator=generator(4))
+    inside = []
+    for _ in range(2000):
+        gaussian, whitening = gaussian_frame(dim, k, draws, rows=rows)
+        assert len(gaussian) == rows + k
+        coordinates = direction @ gaussian[:rows] @ whitening
+        inside.append(float(coordinates.square().sum() / direction.square().sum()))
+    assert kstest(inside, beta(k / 2, (dim - k) / 2).cdf).pvalue > 0.01
+
+
 def test_haar_principal_angles_match_those_of_qr() -> None:
     dim, k, num = 10, 3, 1500
     fixed = np.eye(dim)[:, :k]
@@ -154,7 +168,7 @@ def test_haar_principal_angles_match_those_of_qr() -> None:
         assert kstest(cosines[0][:, angle], cosines[1][:, angle]).pvalue > 0.01
 
 
-@pytest.mark.parametrize("shape", [(30, 8), (8, 30), (20, 20)], ids=str)
+@pytest.mark.parametrize("shape", [(30, 8), (8, 30), (20, 20), (300, 400), (400, 300)], ids=str)
 @pytest.mark.parametrize("num", [0, 1, 3])
 def test_remove_components_matches_the_svd(shape: tuple[int, int], num: int) -> None:
     hidden = torch.randn(shape, generator=generator()) + 3
@@ -166,6 +180,10 @@ def test_remove_components_matches_the_svd(shape: tuple[int, int], num: int) -> 
     exact = remove_components(hidden.double(), num)
     assert exact.dtype == torch.float64
     np.testing.assert_allclose(exact.numpy(), expected, atol=1e-12)
+
+
+def test_points_without_variance_have_no_component_to_remove() -> None:
+    assert not remove_components(torch.ones(300, 300), 1).any()
 
 
 def test_remove_components_takes_layers_one_by_one() -> None:

@@ -88,7 +88,7 @@ def ranked_geometry(points: Points) -> Geometry | None:
     tied, shared = tied_ranks(ordered)
     ranks = positions.index_copy(0, tied, shared)
     variance = float(ranks.square().sum()) if informative(keys) else 0.0
-    coordinates = _coordinates(points.units, cosines / steps(cosines.dtype))
+    coordinates = _coordinates(points.units, cosines.div_(steps(cosines.dtype)))
     ties = ranks if len(tied) else None
     buffers = _buffers(len(points.units), len(pairs), pairs.device)
     return Geometry(coordinates, pairs[order], positions, ties, variance, buffers)
@@ -182,13 +182,17 @@ def _bucketed(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[floa
 def _coordinates(
     units: Float64[Tensor, "n d"], cosines: Float64[Tensor, "n n"]
 ) -> Float32[Tensor, "n r"]:
-    """Rows with the same inner products as ``units``, in as few columns as the smaller side."""
+    """Rows with the same inner products as ``units``, in as few columns as the smaller side.
+
+    Uses ``cosines`` up.
+    """
     num_points, dim = units.shape
     if num_points > dim:
         return units.float()
     # The similarities of centred points are singular; this much lets their factor exist. Columns
     # of points that depend on those before them hold nothing else.
     ridge = num_points**2 * torch.finfo(torch.float64).eps
-    lower = cosines.tril() + ridge * torch.eye(num_points, dtype=cosines.dtype).to(cosines)
-    factor: Tensor = torch.linalg.cholesky(lower)
-    return factor.where(factor.diagonal() > 2 * math.sqrt(ridge), 0).float()
+    cosines.diagonal().add_(ridge)
+    factor = torch.linalg.cholesky(cosines)
+    coordinates: Tensor = factor.to(torch.float32, memory_format=torch.contiguous_format)
+    return coordinates.mul_(factor.diagonal() > 2 * math.sqrt(ridge))

@@ -62,9 +62,9 @@ def distinct_points(
 ) -> Points:
     """The distinct points among the kept rows; equal rows share one, so that they tie exactly."""
     rows, members, counts = torch.unique(twins[keep], return_inverse=True, return_counts=True)
-    points = residual[rows]
-    lengths = torch.linalg.vector_norm(points, dim=1)
-    return Points(points / lengths[:, None], lengths.square() * counts, members)
+    units = residual[rows]
+    lengths = torch.linalg.vector_norm(units, dim=1)
+    return Points(units.div_(lengths[:, None]), lengths.square() * counts, members)
 
 
 def pair_index(members: Int64[Tensor, " n"]) -> Int64[Tensor, " pairs"]:
@@ -85,8 +85,8 @@ def scaled_cosines(
     scale = steps(rows.dtype)
     lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     # Dividing first keeps the similarities of points on a line exactly 1 and -1.
-    units = rows / lengths.clamp_min(torch.finfo(rows.dtype).tiny)
-    cosines = lower_gram(units.mul_(math.sqrt(scale)), out=out)
+    units = rows / lengths.div_(math.sqrt(scale)).clamp_min_(torch.finfo(rows.dtype).tiny)
+    cosines = lower_gram(units, out=out)
     cosines.diagonal().fill_(scale)
     return cosines
 

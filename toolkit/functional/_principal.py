@@ -1,17 +1,27 @@
 """Principal directions of centred points."""
 
+import contextlib
+
+import numpy as np
 import scipy.linalg
 import torch
 from jaxtyping import Float, Float64
+from scipy.linalg.blas import dsymv
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
 from toolkit.functional._triangles import lower_gram
 
+# Smaller matrices are decomposed sooner than iterated.
+LANCZOS_SIZE = 256
+# A strongest direction that so many have not found is decomposed in less time.
+LANCZOS_RESTARTS = 30
+
 
 def center(hidden: Float[Tensor, "n d"]) -> Float64[Tensor, "n d"]:
     """Rows minus their mean, in float64."""
-    values = hidden.double()
-    return values - values.mean(0)
+    values = hidden.to(torch.float64, copy=True)
+    return values.sub_(values.mean(0))
 
 
 def principal_axes(centered: Float64[Tensor, "n d"], num: int) -> Float64[Tensor, "d num"]:
@@ -38,7 +48,7 @@ def project_out(
     rows: Float64[Tensor, "n d"], axes: Float64[Tensor, "d r"]
 ) -> Float64[Tensor, "n d"]:
     """Rows without their part along orthonormal ``axes``."""
-    return rows - (rows @ axes) @ axes.mT
+    return torch.addmm(rows, rows @ axes, axes.mT, alpha=-1)
 
 
 def top_eigenpairs(
@@ -49,11 +59,28 @@ def top_eigenpairs(
     if num == 0:
         return matrix.new_empty(0), matrix.new_empty(size, 0)
     if matrix.device.type == "cpu":
-        # LAPACK by way of scipy computes the wanted pairs only.
-        wanted = (size - num, size - 1)
-        found = scipy.linalg.eigh(matrix.numpy(), subset_by_index=wanted, check_finite=False)
+        found = _top_eigenpairs(matrix.numpy(), num)
         values, vectors = torch.from_numpy(found[0]), torch.from_numpy(found[1])
     else:
         values, vectors = torch.linalg.eigh(matrix, UPLO="L")
         values, vectors = values[-num:], vectors[:, -num:]
     return values.flip(0), vectors.flip(1)
+
+
+def _top_eigenpairs(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Largest eigenvalues, ascending, and eigenvectors; only the lower triangle is read."""
+    size = len(matrix)
+    # Several vectors of one eigenvalue are beyond an iteration that starts from one.
+    if num == 1 and size >= LANCZOS_SIZE and np.trace(matrix) > 0:
+        product = LinearOperator(
+            matrix.shape, lambda vector: dsymv(1.0, matrix.T, vector), dtype=matrix.dtype
+        )
+        start = np.random.default_rng(0).standard_normal(size)
+        # To working precision, or else by the decomposition below.
+        with contextlib.suppress(ArpackError):
+            values, vectors = eigsh(product, 1, which="LA", v0=start, maxiter=LANCZOS_RESTARTS)
+            return values, vectors
+    # LAPACK by way of scipy computes the wanted pairs only.
+    wanted = (size - num, size - 1)
+    values, vectors = scipy.linalg.eigh(matrix, subset_by_index=wanted, check_finite=False)
+    return values, vectors

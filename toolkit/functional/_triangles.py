@@ -51,8 +51,9 @@ def lower_product(
     lower: Float[Tensor, "n n"], columns: Float[Tensor, "n k"]
 ) -> Float[Tensor, "n k"]:
     """Product of a lower triangular matrix with ``columns``."""
-    product = columns.new_empty(len(lower), columns.shape[1])
-    for start in range(0, len(lower), BLOCK_ROWS):
-        stop = start + BLOCK_ROWS
-        torch.mm(lower[start:stop, :stop], columns[:stop], out=product[start:stop])
-    return product
+    if lower.device.type != "cpu":
+        return lower @ columns
+    values = columns.numpy()
+    (trmm,) = get_blas_funcs(("trmm",), (values,))
+    # In Fortran's order both are transposed, and the product is from the right.
+    return torch.from_numpy(trmm(1.0, lower.numpy().T, values.T, side=1).T)

@@ -117,9 +117,10 @@ def subspace_pga(
     start = generator.get_state()
     dim, k = columns.shape
     layers = []
+    num_rows = min(states.shape[-2:])
     for layer in states if states.ndim == 3 else [states]:
         generator.set_state(start)
-        frames = (gaussian_frame(dim, k, generator) for _ in range(num_null))
+        frames = (gaussian_frame(dim, k, generator, rows=num_rows) for _ in range(num_null))
         scores = _layer_scores(layer, columns, removals, frames, exact=exact)
         layers.append(scores[0] if isinstance(remove, int) else _stacked(scores))
     return _stacked(layers) if states.ndim == 3 else layers[0]

@@ -2,8 +2,10 @@
 
 import warnings
 
+import numpy as np
 import torch
 from jaxtyping import Float, Float32, Float64, Real
+from scipy.special import gammaincinv
 from torch import Tensor
 
 from toolkit.functional._checks import finite_float, finite_real, integer_at_least, lift
@@ -145,18 +147,38 @@ def require_components(name: str, num: int, hidden: Float[Tensor, "*layers n d"]
 
 
 def gaussian_frame(
-    dim: int, k: int, generator: torch.Generator
-) -> tuple[Float32[Tensor, "dim k"], Float32[Tensor, "k k"]]:
-    """Matrices A and W whose product A W is a uniformly distributed orthonormal basis."""
+    dim: int, k: int, generator: torch.Generator, *, rows: int | None = None
+) -> tuple[Float32[Tensor, "rows k"], Float32[Tensor, "k k"]]:
+    """Matrices A and W whose product A W is a uniformly distributed orthonormal basis.
+
+    Where ``rows`` is well below ``dim``, only the first ``rows`` coordinates are those of the
+    whole space: a rotation of the others has gathered their part in k more.
+    """
     device = generator.device
-    gaussian = torch.randn(dim, k, generator=generator, device=device)
+    rest = 0 if rows is None else dim - rows
+    if rest <= k or dim < 2 * k:
+        rest = 0
+    gaussian = torch.randn(dim - rest, k, generator=generator, device=device)
     if dim < 2 * k:
         # Here A^T A, which squares the condition number, would cost digits.
         orthonormal, triangle = torch.linalg.qr(gaussian)
         return orthonormal, torch.diag(torch.where(triangle.diagonal() < 0, -1.0, 1.0))
+    if rest:
+        gaussian = torch.cat([gaussian, _gaussian_triangle(rest, k, generator)])
     lower = torch.linalg.cholesky(lower_gram(gaussian.mT))
     identity = torch.eye(k, device=device)
     return gaussian, torch.linalg.solve_triangular(lower, identity, upper=False).mT
+
+
+def _gaussian_triangle(num_rows: int, k: int, generator: torch.Generator) -> Float32[Tensor, "k k"]:
+    """Triangular factor R of a Gaussian matrix of ``num_rows`` >= k rows (Bartlett 1933)."""
+    device = generator.device
+    triangle = torch.randn(k, k, generator=generator, device=device).triu(1)
+    uniform = torch.rand(k, generator=generator, device=device, dtype=torch.float64)
+    freedom = np.arange(num_rows, num_rows - k, -1)
+    squares = 2 * gammaincinv(freedom / 2, uniform.cpu().numpy())
+    triangle.diagonal().copy_(torch.from_numpy(np.sqrt(squares)))
+    return triangle
 
 
 def residual(hidden: Float[Tensor, "n d"], num_components: int) -> Float64[Tensor, "n d"]:
