@@ -34,8 +34,9 @@ from tests.lm.tiny_models import (
 )
 from toolkit import agreement_models, cli
 from toolkit.agree_command import main
+from toolkit.agreement import Conditions, compare
 from toolkit.agreement_models import ModelStates, layer_at
-from toolkit.agreement_report import Conditions, as_text, compare
+from toolkit.agreement_report import as_text
 from toolkit.data.labelled_texts import load_texts
 from toolkit.figures_agreement import agreement_by_space
 from toolkit.functional import haar_bases
@@ -290,8 +291,8 @@ def test_one_model_is_in_memory_at_a_time(
 
     monkeypatch.setattr(FolderCheckpoint, "open", watched)
     options = ("--dtype", "bfloat16", "--num_random", "2")
-    ask(capsys, root, "gpt_neox", "letters", "copy", *options)
-    assert len(alive) == 3
+    ask(capsys, root, "gpt_neox", "copy", *options)
+    assert len(alive) == 2
 
 
 @pytest.mark.parametrize("name", FAMILY_NAMES)
@@ -416,9 +417,8 @@ def test_two_revisions_from_the_hub(
             ask(capsys, root, *names, "someone/tiny@gone")
         assert hub.sent("config.json") > 0
         assert hub.sent("model.safetensors") == 0
-        rows = ask_json(capsys, root, *names, "gpt_neox", "--num_random", "2")
-        files = ("--csv", tmp_path / "a.csv", "--num_random", "2")
-        ask(capsys, root, *names, *files)
+        options = ("--num_random", "2", "--csv", tmp_path / "a.csv")
+        rows = ask_json(capsys, root, *names, "gpt_neox", *options)
     local = ask_json(capsys, root, "copy", tmp_path / "b", "--num_random", "2")
     wanted = {"model_a": names[0], "model_b": names[1]}
     assert rows[:2] == [row | wanted for row in local]

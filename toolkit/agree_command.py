@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from toolkit.one_line_parser import OneLineParser
 
 if TYPE_CHECKING:
+    from toolkit.agreement import Conditions
     from toolkit.agreement_models import ModelStates
-    from toolkit.agreement_report import Conditions
     from toolkit.measures import TextSet
 
 _FIGURE_KINDS = (".png", ".svg", ".pdf")
@@ -34,9 +34,10 @@ def main(args: Sequence[str]) -> int:
     _check(options)
     # torch takes seconds to import, which a wrong option or --help should not cost.
     from toolkit import agreement_report as report  # noqa: PLC0415
+    from toolkit.agreement import compare  # noqa: PLC0415
 
     models, conditions = _read(options)
-    rows = report.compare(models, conditions)
+    rows = compare(models, conditions)
     write = report.as_json if options.json else report.as_text
     sys.stdout.write(write(models, rows, conditions))
     if options.csv is not None:
@@ -105,7 +106,7 @@ def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]"
     import torch  # noqa: PLC0415
 
     from toolkit import agreement_models as reading  # noqa: PLC0415
-    from toolkit.agreement_report import Conditions  # noqa: PLC0415
+    from toolkit.agreement import Conditions  # noqa: PLC0415
 
     text_set = _text_set(options)
     drawn = text_set.load()
