@@ -18,9 +18,13 @@ def test_it_appears_once_it_is_full(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "folder") as temporary:
-        (temporary / "file").touch()
-        raise KeyboardInterrupt
+    def fail() -> None:
+        with new_folder(tmp_path / "folder") as temporary:
+            (temporary / "file").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert list(tmp_path.iterdir()) == []
 
 
