@@ -17,7 +17,7 @@ from typing import Any
 
 import lightning as L
 import torch
-import yaml
+import yaml  # type: ignore[import-untyped]
 from lightning.pytorch.callbacks import Callback
 
 from callbacks import (

@@ -12,6 +12,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
+from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from tests.test_event_files import read_points
 from tests.tiny_run import TinyData, TinyModel
 from toolkit.checkpointing import AtomicCheckpointIO, RunCheckpoint
@@ -115,3 +116,17 @@ def test_points_are_on_disk_once_a_checkpoint_is(tmp_path: Path) -> None:
     assert [step for step, _ in files.points[2]["own/loss"]] == [0, 1]
     path = tmp_path / "run" / "version_0" / "checkpoints" / "last.ckpt"
     assert before < torch.load(path, weights_only=True)["saved_at"] < time.time()
+
+
+def test_checkpoints_are_named_after_their_own_step(tmp_path: Path) -> None:
+    save = RunCheckpoint(dirpath=str(tmp_path), save_top_k=-1, every_n_train_steps=3)
+    trainer = toy_trainer(
+        save,
+        enable_checkpointing=True,
+        val_check_interval=4,
+        check_val_every_n_epoch=None,
+        max_steps=9,
+    )
+    trainer.fit(toy_model(), toy_data())
+    names = sorted(path.name for path in tmp_path.glob("step*"))
+    assert names == ["step=3.ckpt", "step=6.ckpt", "step=9.ckpt"]

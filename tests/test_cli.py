@@ -147,7 +147,7 @@ def test_an_unknown_command(
     args: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(args) == 2
-    commands = "fit, validate, test, predict, capacity, epsilon"
+    commands = "fit, validate, test, predict, probe, capacity, epsilon, agree"
     message = f"error: command: expected one of {commands}, {problem}\n"
     assert capsys.readouterr() == ("", message)
 

@@ -142,6 +142,10 @@ class SuperpositionAutoencoder(L.LightningModule):
         """Log the held-out loss of each width."""
         self._log_evaluation("val", batch)
 
+    def on_validation_end(self) -> None:
+        """Forget the step: a later checkpoint would be named after it."""
+        self.trainer.callback_metrics.pop("step", None)
+
     def test_step(self, batch: ActiveCells, batch_idx: int) -> None:
         """Log the test loss of each width."""
         self._log_evaluation("test", batch)
