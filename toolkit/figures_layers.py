@@ -36,7 +36,7 @@ def layer_step_heat_map(
     axes.set_position((0.12, 0.18, 0.70, 0.735))
     axes.grid(visible=False)
     axes.set_facecolor("#bbbbbb")
-    axes.set_ylabel("layer (* after the last block, not in the paper)")
+    axes.set_ylabel("layer (*: not in the paper)")
     grid = np.array([[values[step].get(layer, np.nan) for step in steps] for layer in layers])
     finite = np.ma.masked_invalid(grid)
     if finite.count():
