@@ -93,9 +93,9 @@ def test_a_lacking_tensor_is_an_error_rather_than_random(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a", "b"], "expected the step in the name of each folder"),
+        (["a", "b"], "expected the step in each name, got"),
         (["step-1", "again-1"], "expected one checkpoint of .* at step 1, got .* tell them apart"),
-        ([], "expected folders with a config.json, got none"),
+        ([], "expected folders with a config.json or GGUF files, got none"),
     ],
     ids=["no number", "one step twice", "nothing there"],
 )

@@ -97,7 +97,7 @@ class GgufWeights(Weights):
         kind = self._entries[name].kind
         if kind in _DTYPES:
             return dtype_name(_DTYPES[kind])
-        return str(_package(self.label).GGMLQuantizationType(kind).name)
+        return str(gguf_package(self.label).GGMLQuantizationType(kind).name)
 
     def _fill(self, view: np.ndarray, name: str, offset: int) -> None:
         with open_counted(self._path) as reader:
@@ -168,21 +168,22 @@ def _vocab_size(tokens: list[bytes] | None) -> int | None:
 
 
 def _row_bytes(kind: int, dim: int, label: str) -> int:
-    gguf = _package(label)
+    gguf = gguf_package(label)
     block, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
     return int(dim // block * block_bytes)
 
 
 def _dequantised(packed: np.ndarray, kind: int) -> Tensor:
-    gguf = _package("")
+    gguf = gguf_package("")
     return torch.from_numpy(gguf.dequantize(packed, gguf.GGMLQuantizationType(kind)))
 
 
-def _package(label: str) -> Any:  # noqa: ANN401
+def gguf_package(label: str) -> Any:  # noqa: ANN401
+    """Return the ``gguf`` package, or say in a ValueError how to get it for the file ``label``."""
     try:
         return importlib.import_module("gguf")
     except ImportError as error:
         raise ValueError(
-            f"source: expected the package gguf for the quantised weights of {label}, got none; "
+            f"source: expected the package gguf for the weights of {label}, got none; "
             'pip install "superposition-toolkit[gguf]"'
         ) from error

@@ -1,21 +1,24 @@
-"""Load a causal language model from a folder: safely, whole, or with one line that says why not."""
+"""Load a causal language model from disk: safely, whole, or with one line that says why not."""
 
 import importlib
+import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from toolkit.lm._gguf import GgufWeights, gguf_package
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
+_OTHER_WEIGHTS = (".bin", ".gguf")
 _SHOWN_NAMES = 3
 
 
@@ -32,53 +35,52 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
         ValueError: If there are no such weights, they lack a tensor, or the model needs code of
             its own.
     """
-    from transformers import AutoModelForCausalLM  # noqa: PLC0415
-
     if not allow_pickle and not any(folder.glob("*.safetensors")):
-        pickles = sorted(path.name for path in folder.glob("*.bin"))
-        advice = "; convert them or set allow_pickle" if pickles else ""
+        others = sorted(p.name for p in folder.glob("*") if p.suffix in _OTHER_WEIGHTS)
+        advice = "; convert them, name a GGUF file itself, or set allow_pickle" if others else ""
         raise ValueError(
-            f"checkpoint: expected safetensors in {label}, got {', '.join(pickles) or 'no weights'}"
+            f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
             f"{advice}"
         )
-    try:
-        with _quiet():
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
-                folder,
-                dtype=dtype,
-                trust_remote_code=False,
-                use_safetensors=None if allow_pickle else True,
-                output_loading_info=True,
-                local_files_only=True,
-            )
-    except UnpicklingError as error:
-        raise ValueError(
-            f"checkpoint: expected plain tensors in {label}, got a pickle that asks for code; "
-            "refused, nothing in it was run"
-        ) from error
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = str(error).strip().split("\n", maxsplit=1)[0]
-        raise ValueError(f"checkpoint: expected a whole model in {label}, got {reason}") from error
-    model, report = loaded
-    missing = sorted(report["missing_keys"])
-    if missing:
-        shown = ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if missing[_SHOWN_NAMES:] else "")
-        raise ValueError(
-            f"checkpoint: expected all weights in {label}, got none for {shown}; they would be "
-            "random"
-        )
-    model.eval()
-    return OpenedModel(model, _tokenizer(folder))
+    safe = None if allow_pickle else True
+    return OpenedModel(
+        _whole_model(folder, dtype, label, use_safetensors=safe), folder_tokenizer(folder)
+    )
 
 
-def _tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":
+def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
+    """Load the model and the tokenizer in a GGUF file.
+
+    Args:
+        path: The file.
+        dtype: What the weights become, however they are stored.
+
+    Raises:
+        ValueError: If it is no GGUF file, lacks a tensor, is of a family that `transformers` cannot
+            load from one, or the ``gguf`` package is missing.
+    """
+    gguf_package(str(path))
+    has_tokenizer = GgufWeights(path).vocab_size is not None
+    # Its bar has no switch.
+    with redirect_stderr(io.StringIO()):
+        model = _whole_model(path.parent, dtype, str(path), gguf_file=path.name, **_dense())
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None:
+        # Nothing is quantised any more, and what is called so can be neither trained nor saved.
+        quantizer.remove_quantization_config(model)
+    tokenizer = load_tokenizer(str(path.parent), gguf_file=path.name) if has_tokenizer else None
+    return OpenedModel(model, tokenizer)
+
+
+def folder_tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":
+    """Return the tokenizer in a model's folder, None if there is none."""
     if any((folder / name).is_file() for name in _TOKENIZER_FILES):
         return load_tokenizer(str(folder))
     return None
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """Leave out bars and reports on names that a model has never used: one for each checkpoint."""
     logging: Any = importlib.import_module("transformers.utils.logging")
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -90,3 +92,48 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+def _whole_model(
+    folder: Path,
+    dtype: torch.dtype,
+    label: str,
+    **options: Any,  # noqa: ANN401
+) -> "PreTrainedModel":
+    from transformers import AutoModelForCausalLM  # noqa: PLC0415
+
+    try:
+        with without_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                trust_remote_code=False,
+                output_loading_info=True,
+                local_files_only=True,
+                **options,
+            )
+    except UnpicklingError as error:
+        raise ValueError(
+            f"checkpoint: expected plain tensors in {label}, got a pickle that asks for code; "
+            "refused, nothing in it was run"
+        ) from error
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise ValueError(f"checkpoint: expected a whole model in {label}, got {reason}") from error
+    model, report = loaded
+    missing = sorted(report["missing_keys"])
+    if missing:
+        shown = ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if missing[_SHOWN_NAMES:] else "")
+        raise ValueError(
+            f"checkpoint: expected all weights in {label}, got none for {shown}; they would be "
+            "random"
+        )
+    model.eval()
+    whole: PreTrainedModel = model
+    return whole
+
+
+def _dense() -> dict[str, Any]:
+    """The option that unpacks quantised weights, for versions of transformers that may not."""
+    config = getattr(importlib.import_module("transformers"), "GgufConfig", None)
+    return {} if config is None else {"quantization_config": config(dequantize=True)}

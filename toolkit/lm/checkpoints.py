@@ -13,7 +13,8 @@ import torch
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_NUMBER = re.compile(r"(\d+)\D*$")
+_STEP = re.compile(r"step[-_]?(\d+)")
+_LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
 class OpenedModel(NamedTuple):
@@ -107,29 +108,11 @@ class Series(ABC):
         """
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderCheckpoint(Checkpoint):
-    """A folder of a Hugging Face model.
-
-    Attributes:
-        folder: The folder.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
-    """
-
-    folder: Path
-    allow_pickle: bool = False
-
-    def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
-        """Load the folder."""
-        from toolkit.lm._loading import load_folder  # noqa: PLC0415
-
-        return load_folder(
-            self.folder, dtype, label=str(self.folder), allow_pickle=self.allow_pickle
-        )
-
-
 class LocalFolders(Series):
-    """Folders of Hugging Face models whose names end in their step, such as ``hf/step-512``.
+    """Folders of Hugging Face models, or GGUF files, with their step in the name.
+
+    The step is the number after ``step``, as in ``hf/step-512`` or ``step-512.Q8_0.gguf``; a folder
+    without that has its last number.
 
     Args:
         pattern: Path with wildcards, or several.
@@ -145,22 +128,23 @@ class LocalFolders(Series):
         self.allow_pickle = allow_pickle
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the folders that match, by the last number in their names."""
-        folders = [
-            path for path in matching_paths(self.pattern) if (path / "config.json").is_file()
-        ]
-        if not folders:
+        """Return the folders and files that match, by their steps."""
+        from toolkit.lm.local_checkpoints import is_model_path, local_checkpoint  # noqa: PLC0415
+
+        paths = [path for path in matching_paths(self.pattern) if is_model_path(path)]
+        if not paths:
             raise ValueError(
-                f"pattern: expected folders with a config.json, got none at {self.pattern}"
+                "pattern: expected folders with a config.json or GGUF files, got none at "
+                f"{self.pattern}"
             )
         return in_order(
-            FolderCheckpoint(
-                name=self.name or str(folder.parent),
-                step=_step_in_name(folder),
-                folder=folder,
+            local_checkpoint(
+                path,
+                name=self.name or str(path.parent),
+                step=_step_in_name(path),
                 allow_pickle=self.allow_pickle,
             )
-            for folder in folders
+            for path in paths
         )
 
 
@@ -168,8 +152,8 @@ class Models(Series):
     """Different models side by side, such as the sizes of a family.
 
     Args:
-        names: Folders, or names on the Hub, those as ``name@revision`` where it is not ``main``.
-            The step is the number in ``step<number>`` at the revision's end, else 0.
+        names: Folders, GGUF files, or names on the Hub, those as ``name@revision`` where it is not
+            ``main``. The step is the number in ``step<number>`` at the revision's end, else 0.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
@@ -190,12 +174,11 @@ class Models(Series):
 
     def _checkpoint(self, name: str) -> Checkpoint:
         from toolkit.lm.hub_revisions import published_checkpoint  # noqa: PLC0415
+        from toolkit.lm.local_checkpoints import is_model_path, local_checkpoint  # noqa: PLC0415
 
-        folder = Path(name).expanduser()
-        if folder.is_dir():
-            return FolderCheckpoint(
-                name=name, step=0, folder=folder, allow_pickle=self.allow_pickle
-            )
+        path = Path(name).expanduser()
+        if path.is_dir() or is_model_path(path):
+            return local_checkpoint(path, name=name, step=0, allow_pickle=self.allow_pickle)
         return published_checkpoint(name, allow_pickle=self.allow_pickle)
 
 
@@ -236,9 +219,12 @@ def matching_paths(pattern: str | list[str]) -> list[Path]:
 
 
 def _step_in_name(path: Path) -> int:
-    number = _NUMBER.search(path.name)
+    number = _STEP.search(path.name)
+    if number is None and path.is_dir():
+        # A file's last number may be that of its type, as in Q4_1.
+        number = _LAST_NUMBER.search(path.name)
     if number is None:
-        raise ValueError(f"pattern: expected the step in the name of each folder, got {path}")
+        raise ValueError(f"pattern: expected the step in each name, got {path}")
     return int(number[1])
 
 

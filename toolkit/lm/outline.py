@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from toolkit.lm._hub_files import CONFIG, needed_files
-from toolkit.lm._loading import _tokenizer
+from toolkit.lm._loading import folder_tokenizer
 from toolkit.lm._tokens import token_ids
-from toolkit.lm.checkpoints import Checkpoint, FolderCheckpoint
+from toolkit.lm.checkpoints import Checkpoint
 from toolkit.lm.families import language_model_parts
 from toolkit.lm.hidden_states import _check_fit
+from toolkit.lm.local_checkpoints import FolderCheckpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -57,7 +58,7 @@ def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: in
         raise ValueError(
             f"checkpoint: expected a folder or a published checkpoint, got {checkpoint.label}"
         )
-    tokenizer = _tokenizer(folder)
+    tokenizer = folder_tokenizer(folder)
     if tokenizer is None:
         raise ValueError(
             f"tokenizer: expected one beside the weights, got none in {folder}; save it there"

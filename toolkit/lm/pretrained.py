@@ -6,12 +6,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def load_tokenizer(name: str, *, revision: str | None = None) -> "PreTrainedTokenizerBase":
+def load_tokenizer(
+    name: str, *, revision: str | None = None, gguf_file: str | None = None
+) -> "PreTrainedTokenizerBase":
     """Return a tokenizer from a folder or from the Hub; none of its code is run.
 
     Args:
         name: Folder, or name on the Hub.
         revision: Branch, tag or commit on the Hub.
+        gguf_file: Name of a GGUF file in the folder, which holds the tokenizer.
 
     Raises:
         ValueError: If it cannot be had.
@@ -19,7 +22,9 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> "PreTrainedToke
     from transformers import AutoTokenizer  # noqa: PLC0415
 
     try:
-        return AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+        return AutoTokenizer.from_pretrained(
+            name, revision=revision, gguf_file=gguf_file, trust_remote_code=False
+        )
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise ValueError(

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.atomic import new_folder
-from toolkit.lm._loading import _quiet
+from toolkit.lm._loading import without_bars
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,7 +22,7 @@ def save_folder(
     """
     if path.is_dir():
         return
-    with new_folder(path) as temporary, _quiet():
+    with new_folder(path) as temporary, without_bars():
         model.save_pretrained(temporary)
         if tokenizer is not None:
             tokenizer.save_pretrained(temporary)

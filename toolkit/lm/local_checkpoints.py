@@ -1,0 +1,60 @@
+"""Checkpoints on this machine: folders of Hugging Face models, and GGUF files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from toolkit.lm.checkpoints import Checkpoint, OpenedModel
+
+GGUF = ".gguf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderCheckpoint(Checkpoint):
+    """A folder of a Hugging Face model.
+
+    Attributes:
+        folder: The folder.
+        allow_pickle: Whether to load pickled weights where there are no safetensors.
+    """
+
+    folder: Path
+    allow_pickle: bool = False
+
+    def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
+        """Load the folder."""
+        from toolkit.lm._loading import load_folder  # noqa: PLC0415
+
+        return load_folder(
+            self.folder, dtype, label=str(self.folder), allow_pickle=self.allow_pickle
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GgufCheckpoint(Checkpoint):
+    """A GGUF file, of a family that `transformers` can load from one.
+
+    Attributes:
+        path: The file.
+    """
+
+    path: Path
+
+    def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
+        """Load the file; quantised weights are dequantised."""
+        from toolkit.lm._loading import load_gguf  # noqa: PLC0415
+
+        return load_gguf(self.path, dtype)
+
+
+def is_model_path(path: Path) -> bool:
+    """Whether there is a folder of a Hugging Face model, or a GGUF file."""
+    return (path / "config.json").is_file() or (path.suffix == GGUF and path.is_file())
+
+
+def local_checkpoint(path: Path, *, name: str, step: int, allow_pickle: bool) -> Checkpoint:
+    """Return the checkpoint in a folder or a GGUF file."""
+    if path.suffix == GGUF and path.is_file():
+        return GgufCheckpoint(name=name, step=step, path=path)
+    return FolderCheckpoint(name=name, step=step, folder=path, allow_pickle=allow_pickle)
