@@ -193,6 +193,20 @@ def test_a_given_tokenizer_is_used(folder: Path, tmp_path: Path) -> None:
     assert ids(second.val_dataloader()) == ids(first.val_dataloader())
 
 
+def test_what_a_tokenizer_says_of_batches_cuts_no_document(folder: Path, tmp_path: Path) -> None:
+    first = ready(folder)
+    assert first.tokenizer is not None
+    first.tokenizer.backend_tokenizer.enable_truncation(2)
+    first.tokenizer.backend_tokenizer.enable_padding(length=500)
+    first.tokenizer.save_pretrained(tmp_path / "model")
+    settings = (tmp_path / "model" / "tokenizer.json").read_text()
+    assert '"max_length": 2' in settings
+    second = ready(folder, tokenizer=str(tmp_path / "model"), cache_dir=str(tmp_path / "new"))
+    assert ids(second.val_dataloader()) == ids(first.val_dataloader())
+    assert second.tokenizer is not None
+    assert second.tokenizer.backend_tokenizer.truncation is not None
+
+
 def test_the_cache_is_used_and_keyed_by_the_texts(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from toolkit.data.documents import Documents
 from toolkit.lm.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 _END_OF_TEXT = "<|endoftext|>"
@@ -88,14 +89,19 @@ def tokenize(
 
     Args:
         documents: What is tokenized.
-        tokenizer: The tokenizer; only its end-of-text token is added to a document.
+        tokenizer: The tokenizer; only its end-of-text token is added to a document, and what it
+            says of truncation and padding is for batches, not for these.
         cache: Folder for what need not be computed again.
     """
-    settings = f"{tokenizer.backend_tokenizer.to_str()} {tokenizer.eos_token_id}"
+    own = tokenizer.backend_tokenizer
+    backend = type(own).from_str(own.to_str())
+    backend.no_truncation()
+    backend.no_padding()
+    settings = f"{backend.to_str()} {tokenizer.eos_token_id}"
     folder = cache / _key(documents.digest(), settings)
     if not folder.is_dir():
         with new_folder(folder) as temporary:
-            tokens, ends = _encode(documents.texts, tokenizer)
+            tokens, ends = _encode(documents.texts, backend, tokenizer.eos_token_id)
             np.save(temporary / _TOKENS_FILE, tokens)
             np.save(temporary / _ENDS_FILE, ends)
     return TokenizedCorpus(np.load(folder / _TOKENS_FILE), np.load(folder / _ENDS_FILE))
@@ -126,12 +132,12 @@ def _train_bpe(texts: Sequence[str], vocab_size: int, path: Path) -> None:
 
 
 def _encode(
-    texts: Sequence[str], tokenizer: "PreTrainedTokenizerFast"
+    texts: Sequence[str], backend: "Tokenizer", end_of_text: int | None
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    end = [] if end_of_text is None else [end_of_text]
     documents = []
     for start in range(0, len(texts), _DOCUMENTS_AT_ONCE):
         batch = list(texts[start : start + _DOCUMENTS_AT_ONCE])
-        encodings = tokenizer.backend_tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+        encodings = backend.encode_batch_fast(batch, add_special_tokens=False)
         documents += [np.array([*encoding.ids, *end], dtype=np.int32) for encoding in encodings]
     return np.concatenate(documents), np.cumsum([len(ids) for ids in documents])
