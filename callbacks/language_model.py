@@ -53,7 +53,8 @@ class LanguageModelCallback(MeasurementCallback):
 
     def arguments(self) -> dict[str, Any]:
         """Return what the numbers of every language model callback depend on."""
-        return {"rows": self.rows, "tokenizer": self.tokenizer, "attribute": self.attribute}
+        names = ("rows", "tokenizer", "attribute", "paths")
+        return {name: getattr(self, name) for name in names}
 
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
         """Return the embedding matrices: hashing a whole model would cost more than measuring."""
@@ -69,20 +70,24 @@ class LanguageModelCallback(MeasurementCallback):
 
     def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Look for the model, as soon as there is one."""
-        self._deferred = next(pl_module.parameters(), None) is None
+        from transformers import PreTrainedModel  # noqa: PLC0415
+
+        self._deferred = not any(isinstance(m, PreTrainedModel) for m in pl_module.modules())
         if not self._deferred:
             self.check_subject(self._new_subject(trainer, pl_module))
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Look for a model that the LightningModule builds in its own ``setup``."""
         if self._deferred:
-            self.check(trainer, pl_module)
+            self.check_subject(self._new_subject(trainer, pl_module))
 
     def check_subject(self, subject: "Subject") -> None:
         """Raise a ValueError, before the first step, if this model cannot be measured."""
         from toolkit.lm.families import check_weights  # noqa: PLC0415
 
         check_weights(subject.model)
+        # Both matrices are hashed with each row of the table, whatever is measured.
+        _ = subject.matrices
 
     def subject(self, moment: Moment) -> "Subject":
         """Return model and texts, the same ones for all callbacks with equal settings."""

@@ -31,7 +31,8 @@ class Moment:
 
     def fingerprint(self, tensors: Mapping[str, Tensor]) -> str:
         """Return the weights hash of the named tensors, computed once for all callbacks."""
-        key = ("weights_hash", *sorted(tensors))
+        # A module may hold two models, whose tensors have the same names.
+        key = ("weights_hash", *sorted((name, t.data_ptr()) for name, t in tensors.items()))
         if key not in self.shared:
             self.shared[key] = weights_hash(tensors.items())
         digest: str = self.shared[key]

@@ -310,6 +310,22 @@ def test_a_named_attribute_settles_which_model(tmp_path: Path) -> None:
     assert watcher.history[0]["epsilon/value/input"] == wanted.epsilon
 
 
+def test_each_of_two_models_has_its_own_fingerprint(tmp_path: Path) -> None:
+    module = Module()
+    module.other = tiny_model().train()
+    watchers = [EmbeddingDeviation(attribute=name, schedule=[0]) for name in ("net", "other")]
+    logger = TensorBoardLogger(tmp_path, name="run", version=0)
+    toy_trainer(*watchers, logger=logger, max_steps=1).fit(module, batches())
+    rows = read_measurements(tmp_path / "run" / "version_0" / "measurements.csv")
+    hashes = {row.metric: row.weights_hash for row in rows if row.step == 0}
+    assert hashes["epsilon"] != hashes["epsilon_2"]
+
+
+def test_the_paths_of_a_model_tell_instances_apart() -> None:
+    one, two = (EmbeddingDeviation(paths=paths) for paths in (None, {"blocks": "net.h"}))
+    assert one.state_key != two.state_key
+
+
 def test_two_instances_coexist(tmp_path: Path) -> None:
     texts = small_texts(tmp_path)
     pair = [SubspacePGA(texts=texts, k=k, num_null=4, schedule=[0]) for k in (2, 4)]

@@ -75,10 +75,12 @@ def test_a_model_that_is_built_in_setup(tmp_path: Path) -> None:
     class Late(Module):
         def __init__(self) -> None:
             super().__init__(nn.Identity())
+            self.head = nn.Linear(2, 2)
 
         def configure_model(self) -> None:
             self.net = tiny_model()
 
+    # Other weights than the language model's may be there before.
     assert measured(Late(), *quick(tmp_path)) == measured(Module(tiny_model()), *quick(tmp_path))
     refused = SubspacePGA(texts=small_texts(tmp_path), k=17)
     with pytest.raises(ValueError, match="k: expected at most d = 16"):
@@ -124,3 +126,18 @@ def test_adapted(tmp_path: Path) -> None:
     assert found["spectrum/rankme/final"] == pytest.approx(
         merged["spectrum/rankme/final"], rel=1e-3
     )
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+@pytest.mark.parametrize("number", range(5), ids=lambda number: f"callback {number}")
+def test_a_matrix_under_an_adapter_is_refused_before_the_first_step(
+    tmp_path: Path, number: int
+) -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    config = peft.LoraConfig(target_modules=["embed_in"], r=2)
+    module = Module(peft.get_peft_model(tiny_model(), config))
+    watcher = five_callbacks(small_texts(tmp_path), schedule=[0])[number]
+    with pytest.raises(ValueError, match="one with an adapter on it; merge it first") as caught:
+        measured(module, watcher)
+    assert "\n" not in str(caught.value)
+    assert not module.losses
