@@ -90,7 +90,7 @@ class MeasurementCallback(Callback, ABC):
         """Return the measurement's own constructor arguments, plain types, for its state key."""
         return {}
 
-    def conditions(self, trainer: L.Trainer) -> dict[str, Any]:
+    def conditions(self, moment: Moment) -> dict[str, Any]:
         """Return what the numbers depend on, plain types, for each row of the table."""
         return self.arguments()
 
@@ -271,7 +271,7 @@ class MeasurementCallback(Callback, ABC):
     ) -> None:
         tensors = dict(self._fingerprinted(moment))
         named = [p._replace(metric=self._prefixed(p.metric or self.metric)) for p in points]
-        rows = recorder.rows(moment, named, tensors, conditions=self.conditions(moment.trainer))
+        rows = recorder.rows(moment, named, tensors, conditions=self.conditions(moment))
         # Validation may meet weights that this folder has measured, and step 0 those of validation.
         if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
             return

@@ -56,6 +56,10 @@ class LanguageModelCallback(MeasurementCallback):
         names = ("rows", "tokenizer", "attribute", "paths")
         return {name: getattr(self, name) for name in names}
 
+    def conditions(self, moment: Moment) -> dict[str, Any]:
+        """Return the arguments, those that the model or its texts decided as they were used."""
+        return {**self.arguments(), **self.subject(moment).conditions()}
+
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
         """Return the embedding matrices: hashing a whole model would cost more than measuring."""
         from toolkit.lm.families import (  # noqa: PLC0415
@@ -171,6 +175,11 @@ class TextCallback(LanguageModelCallback):
     def arguments(self) -> dict[str, Any]:
         """Return the texts and layers beside what every language model callback has."""
         return {**super().arguments(), "texts": asdict(self.texts), "layers": self.layers}
+
+    def conditions(self, moment: Moment) -> dict[str, Any]:
+        """Return the arguments and what the texts turned out to be."""
+        used = super().conditions(moment)
+        return {**used, "texts": {**asdict(self.texts), **used["texts"]}}
 
     def check_subject(self, subject: "Subject") -> None:
         """Refuse a model without a tokenizer, and layers that it does not have."""

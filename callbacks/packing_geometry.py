@@ -60,7 +60,7 @@ class PackingGeometry(MeasurementCallback):
         model = _packing(pl_module)
         self._size = (model.num_vectors, model.dim)
 
-    def conditions(self, trainer: L.Trainer) -> dict[str, Any]:
+    def conditions(self, moment: Moment) -> dict[str, Any]:
         """Return how many vectors share how many dimensions."""
         num_vectors, dim = self._size
         return {"num_vectors": num_vectors, "dim": dim}

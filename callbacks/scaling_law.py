@@ -68,9 +68,9 @@ class ScalingLaw(MeasurementCallback):
         toy_model(pl_module, wanted_by=self)
         _data(trainer)
 
-    def conditions(self, trainer: L.Trainer) -> dict[str, Any]:
+    def conditions(self, moment: Moment) -> dict[str, Any]:
         """Return what names the held-out samples."""
-        data = _data(trainer)
+        data = _data(moment.trainer)
         return {
             "num_held_out": data.num_held_out,
             "batch_size": data.batch_size,

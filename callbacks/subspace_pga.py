@@ -23,7 +23,8 @@ class SubspacePGA(TextCallback):
     heat map of z, layer by step.
 
     Args:
-        k: Dimension of the readout subspace, by default min(100, d // 8).
+        k: Dimension of the readout subspace, by default min(100, d // 8), d the width of the
+            unembedding.
         num_null: Number of random subspaces.
         remove: Number of principal components to remove (the r of CCR-r), or several; from the
             second on, quantities end in ``_ccr`` and the number.
@@ -98,6 +99,12 @@ class SubspacePGA(TextCallback):
     def arguments(self) -> dict[str, Any]:
         """Return the options beside the texts."""
         return {**super().arguments(), **self.options()}
+
+    def conditions(self, moment: Moment) -> dict[str, Any]:
+        """Return the arguments with the subspace's dimension that was used."""
+        from toolkit.measures import used_k  # noqa: PLC0415
+
+        return {**super().conditions(moment), "k": used_k(self.subject(moment), self.k)}
 
     def check_subject(self, subject: "Subject") -> None:
         """Refuse a subspace that does not fit."""

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from tests.lm.tiny_models import TEXTS, tiny_tokenizer
+from tests.lm.tiny_models import DIM, TEXTS, tiny_tokenizer
 from tests.measures.test_measures import LABELLED, tiny_model
 from toolkit.functional import embedding_deviation
 from toolkit.measure import measure
@@ -34,9 +34,12 @@ def test_rows_make_a_table() -> None:
     assert found["value"].item() == wanted.epsilon
     assert found["conditions"].item() == {
         "rows": "tokenizer",
+        "tokenizer": type(tiny_tokenizer()).__name__,
+        "texts": {"num_train": 20, "num_test": 10, "num_removed": 0, "drawn_from": "by hand"},
         "pooling": "last",
         "max_length": 128,
         "skip_first": False,
+        "num_sigma": 2.0,
     }
 
 
@@ -61,6 +64,23 @@ def test_options_are_conditions() -> None:
     assert {row.metric for row in rows} == {"pga"}
     assert rows[0].conditions["k"] == 2
     assert rows[0].conditions["num_null"] == 4
+    assert rows[0].conditions["texts"] == {"num_test": len(TEXTS)}
+
+
+def test_options_left_out_are_conditions_as_they_were_used() -> None:
+    used = {row.metric: row.conditions for row in measure(tiny_model(), tiny_tokenizer(), LABELLED)}
+    assert {name: used["pga"][name] for name in ("k", "num_null", "remove", "seed")} == {
+        "k": DIM // 8,
+        "num_null": 100,
+        "remove": 1,
+        "seed": 0,
+    }
+    assert used["probe"]["l2"] == 0.1
+    assert used["spectrum"]["fit_range"] == (11, 100)
+    alone = measure(tiny_model(), rows="tokenizer")[0].conditions
+    assert alone["rows"] == "all"
+    assert alone["tokenizer"] is None
+    assert "texts" not in alone
 
 
 def test_the_model_is_left_as_it_was() -> None:

@@ -1,6 +1,7 @@
 """Measure a loaded language model, without a Trainer."""
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolkit.data.labelled_texts import LabelledTexts
@@ -11,6 +12,7 @@ from toolkit.measures import (
     probe_points,
     spectrum_points,
     unembedding_points,
+    used_k,
 )
 from toolkit.measures.subject import Rows
 from toolkit.points import Point, measurement_rows
@@ -93,10 +95,19 @@ def measure(
     measured = []
     for metric, options in chosen.items():
         points = MEASURES[metric](subject, **options)
-        conditions = {"rows": subject.rows, **encoding, **options}
+        conditions = {**subject.conditions(), **encoding, **_used(metric, options, subject)}
         named = [point._replace(metric=point.metric or metric) for point in points]
         measured += measurement_rows(named, {**common, "conditions": conditions})
     return measured
+
+
+def _used(metric: str, options: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
+    """Return all options of a metric, those left out as they were used."""
+    parameters = signature(MEASURES[metric]).parameters.values()
+    used = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} | dict(options)
+    if metric == "pga":
+        used["k"] = used_k(subject, used["k"])
+    return used
 
 
 def _chosen(

@@ -31,7 +31,7 @@ from tests.callbacks.language import (
     small_texts,
 )
 from tests.callbacks.toy import toy_trainer
-from tests.lm.tiny_models import TEXTS, tiny_model
+from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
 from tests.measures.test_measures import LABELLED
 from toolkit.functional import embedding_deviation
 from toolkit.measure import measure
@@ -103,7 +103,27 @@ def test_numbers_carry_their_conditions(tmp_path: Path) -> None:
     assert row.conditions["rows"] == "tokenizer"
     assert row.conditions["texts"]["pooling"] == "mean"
     assert row.conditions["texts"]["max_length"] == 9
+    assert row.conditions["texts"]["num_removed"] == 0
+    assert row.conditions["texts"]["drawn_from"] == "texts.csv, both parts from this one"
+    assert row.conditions["tokenizer"] == type(tiny_tokenizer()).__name__
     assert row.dtype == "float32"
+
+
+def test_what_was_left_to_the_model_is_a_condition_as_it_was_used(tmp_path: Path) -> None:
+    module = Module()
+    watchers = [SubspacePGA(texts=small_texts(tmp_path), num_null=4, schedule=[0])]
+    module.tokenizer.name_or_path = "somebody/tokenizer"
+    logger = TensorBoardLogger(tmp_path, name="run", version=0)
+    toy_trainer(*watchers, logger=logger, max_steps=1).fit(module, batches())
+    row = read_measurements(tmp_path / "run" / "version_0" / "measurements.csv")[0]
+    assert row.conditions["k"] == 16 // 8
+    assert row.conditions["tokenizer"] == "somebody/tokenizer"
+    module.tokenizer = None  # type: ignore[assignment]
+    logger = TensorBoardLogger(tmp_path, name="run", version=1)
+    toy_trainer(UnembeddingOverlap(), logger=logger, max_steps=1).fit(module, batches())
+    row = read_measurements(tmp_path / "run" / "version_1" / "measurements.csv")[0]
+    assert row.conditions["rows"] == "all"
+    assert row.conditions["tokenizer"] is None
 
 
 @pytest.mark.parametrize("num_workers", [0, pytest.param(2, marks=pytest.mark.slow)])

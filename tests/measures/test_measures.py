@@ -115,6 +115,14 @@ def test_the_default_k() -> None:
     assert values == by_name(pga_points(subject(), k=DIM // 8, num_null=5))
 
 
+def test_the_default_k_is_that_of_the_unembedding_at_each_layer() -> None:
+    found = subject(tiny_model("opt_projected"))
+    width = found.matrices["output"].shape[1]
+    assert found.states("test")["layer_01"].shape[1] // 8 != width // 8
+    wanted = by_name(pga_points(found, k=max(1, width // 8), num_null=5))
+    assert by_name(pga_points(found, num_null=5)) == wanted
+
+
 def test_deviation_counts_the_rows_of_the_tokenizer() -> None:
     model = tiny_model()
     for rows, number in (("tokenizer", NUM_TOKENS), ("all", NUM_ROWS)):
@@ -259,6 +267,19 @@ def test_a_readout_that_is_not_finite_leaves_pga_unknown() -> None:
         model.get_output_embeddings().weight[2, 0] = math.inf
     values = by_name(pga_points(subject(model)))
     assert all(math.isnan(value) for (name, _), value in values.items() if name == "z")
+    assert {value for (name, _), value in values.items() if name == "num_nonfinite"} == {1}
+
+
+def test_a_folded_gain_that_is_not_finite_leaves_pga_unknown() -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.gpt_neox.final_layer_norm.weight[3] = math.nan
+    values = by_name(pga_points(subject(model), num_null=5, fold_norm=True))
+    assert math.isnan(values["z", "layer_01"])
+    assert values["num_nonfinite", "layer_01"] == NUM_TOKENS
+    plain = by_name(pga_points(subject(model), num_null=5))
+    assert math.isfinite(plain["z", "layer_01"])
+    assert plain["num_nonfinite", "layer_01"] == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,7 +1,7 @@
 """What is measured on a loaded language model: tensors from `toolkit.lm`, values as points."""
 
 from toolkit.measures.deviation import deviation_points
-from toolkit.measures.pga import default_k, pga_points
+from toolkit.measures.pga import default_k, pga_points, used_k
 from toolkit.measures.probe import probe_points
 from toolkit.measures.spectrum import spectrum_points
 from toolkit.measures.subject import Subject
@@ -17,4 +17,5 @@ __all__ = [
     "probe_points",
     "spectrum_points",
     "unembedding_points",
+    "used_k",
 ]

@@ -20,6 +20,11 @@ def default_k(dim: int) -> int:
     return max(1, min(100, dim // 8))
 
 
+def used_k(subject: Subject, k: int | None) -> int:
+    """Return ``k``, or the default for the width of the subject's unembedding."""
+    return default_k(subject.matrices["output"].shape[1]) if k is None else k
+
+
 def pga_points(
     subject: Subject,
     *,
@@ -34,7 +39,8 @@ def pga_points(
 
     Args:
         subject: Model and texts.
-        k: Dimension of the readout subspace, by default min(100, d // 8).
+        k: Dimension of the readout subspace, by default min(100, d // 8), d the width of the
+            unembedding; the same at each layer.
         num_null: Number of random subspaces.
         remove: Number of principal components to remove, or several; from the second on,
             quantities end in ``_ccr`` and the number.
@@ -44,20 +50,22 @@ def pga_points(
 
     Returns:
         ``z``, ``rho``, ``null_mean``, ``null_std``, ``p_value``, ``variance_share``,
-        ``pc1_alignment``, ``num_distinct`` and ``num_nonfinite`` of each layer.
+        ``pc1_alignment``, ``num_distinct`` and ``num_nonfinite`` (of the states and of the matrix
+        that reads them out) of each layer.
 
     Raises:
         ValueError: If ``k`` is above a layer's width, or an option is out of range.
     """
     removals = [remove] if isinstance(remove, int) else list(remove)
+    size = used_k(subject, k)
     points = []
     for layer, hidden in subject.states("test").items():
-        num_texts, dim = hidden.shape
-        points.append(Point("num_nonfinite", layer, num_nonfinite(hidden), num_texts))
-        if points[-1].value or num_nonfinite(subject.matrices["output"]):
+        num_texts = len(hidden)
+        bad = num_nonfinite(hidden) + subject.num_nonfinite_readout(layer, fold_norm=fold_norm)
+        points.append(Point("num_nonfinite", layer, bad, num_texts))
+        if bad:
             points += _unknown(layer, removals, num_texts)
             continue
-        size = default_k(dim) if k is None else k
         basis = subject.basis(layer, size, centered=center_unembedding, fold_norm=fold_norm)
         generator = torch.Generator().manual_seed(seed)
         scores = subspace_pga(

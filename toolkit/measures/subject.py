@@ -10,6 +10,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from toolkit.data.labelled_texts import LabelledTexts
 from toolkit.functional import readout_basis
+from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.families import (
     LanguageModelParts,
     embedding_matrix,
@@ -18,6 +19,7 @@ from toolkit.lm.families import (
     readout_matrix,
 )
 from toolkit.lm.hidden_states import hidden_states, layer_names
+from toolkit.points import num_nonfinite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -65,7 +67,9 @@ class Subject:
         self._texts = texts
         self._encoding = {"paths": paths, **(encoding or {})}
         self._states: dict[Part, dict[str, Tensor]] = {}
+        # Layers before the last are read by what may include OPT's projection and a norm's gain.
         self._bases: dict[tuple[int, bool, bool, bool], Tensor] = {}
+        self._nonfinite_readouts: dict[tuple[bool, bool], int] = {}
 
     def select(self, layers: Sequence[str] | None) -> "Subject":
         """Return the same subject, with all that it has computed, seen at some of its layers.
@@ -87,6 +91,21 @@ class Subject:
     def tied(self) -> bool:
         """Whether both matrices are the same."""
         return is_tied(self.parts)
+
+    def conditions(self) -> dict[str, Any]:
+        """Return the rows that count, tokenizer and texts, as they are used, plain types."""
+        name = getattr(self.tokenizer, "name_or_path", None) or type(self.tokenizer).__name__
+        used = {"rows": self.rows, "tokenizer": None if self.tokenizer is None else name}
+        if self._texts is None:
+            return used
+        texts: dict[str, Any] = {"num_test": len(self._test_texts)}
+        if isinstance(self._texts, LabelledTexts):
+            texts |= {
+                "num_train": len(self._texts.train_texts),
+                "num_removed": self._texts.num_removed,
+                "drawn_from": self._texts.source,
+            }
+        return {**used, "texts": texts}
 
     def states(self, part: Part) -> dict[str, Tensor]:
         """Return one float32 vector for each text and layer, of shape (N, d) by layer.
@@ -119,12 +138,18 @@ class Subject:
 
     def basis(self, layer: str, k: int, *, centered: bool, fold_norm: bool) -> Tensor:
         """Return the readout basis of a layer, of shape (d, k)."""
-        # Other layers are read by what may include OPT's projection and the final norm's gain.
         key = (k, centered, fold_norm, layer == "final")
         if key not in self._bases:
-            matrix = self._counted(readout_matrix(self.parts, layer, fold_norm=fold_norm))
+            matrix = self._readout(layer, fold_norm=fold_norm)
             self._bases[key] = readout_basis(matrix, k, centered=centered)
         return self._bases[key]
+
+    def num_nonfinite_readout(self, layer: str, *, fold_norm: bool) -> int:
+        """Return how many values of the matrix that reads a layer out are NaN or infinite."""
+        key = (fold_norm, layer == "final")
+        if key not in self._nonfinite_readouts:
+            self._nonfinite_readouts[key] = num_nonfinite(self._readout(layer, fold_norm=fold_norm))
+        return self._nonfinite_readouts[key]
 
     @property
     def _test_texts(self) -> Sequence[str]:
@@ -134,10 +159,13 @@ class Subject:
             return self._texts.test_texts
         return self._texts
 
+    def _readout(self, layer: str, *, fold_norm: bool) -> Tensor:
+        return self._counted(readout_matrix(self.parts, layer, fold_norm=fold_norm))
+
     def _counted(self, matrix: Tensor) -> Tensor:
         if self.rows == "all" or self.tokenizer is None:
             return matrix
-        return matrix[: len(self.tokenizer)]
+        return matrix[: tokenizer_rows(self.tokenizer)]
 
 
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
