@@ -393,7 +393,10 @@ def test_vocabulary_of_the_tokenizer(fast: bool, tmp_path: Path) -> None:
 
 def test_vocabularies_of_other_forms(tmp_path: Path) -> None:
     tiny_model("gpt2").save_pretrained(tmp_path)
-    unigram = {"model": {"vocab": [["a", -1.0], ["b", -2.0]]}, "added_tokens": [{"id": 7}]}
+    unigram = {
+        "model": {"vocab": [["a", -1.0], ["b", -2.0]]},
+        "added_tokens": [{"id": 7, "content": "c"}],
+    }
     (tmp_path / "tokenizer.json").write_text(json.dumps(unigram))
     assert read_embedding(tmp_path).vocab_size == 8
     (tmp_path / "tokenizer.json").write_text('{"model": {}}')

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._stores import CountedReader, open_counted
+from toolkit.lm._vocabulary import reached_rows
 from toolkit.lm._weight_files import Weights, dtype_name
 
 _VERSIONS = (2, 3)
@@ -59,7 +60,10 @@ class GgufWeights(Weights):
                 f"source: expected a GGUF file of version 2 or 3, got {path}: {error}"
             ) from error
         self.ties = "output.weight" not in self._entries
-        self.vocab_size = _vocab_size(fields.get("tokenizer.ggml.tokens"))
+        tokens = fields.get("tokenizer.ggml.tokens")
+        if tokens is not None:
+            names = (token.decode(errors="replace") for token in tokens)
+            self.vocab_size = reached_rows(dict(enumerate(names)))
 
     @property
     def names(self) -> Collection[str]:
@@ -155,16 +159,6 @@ def _string(reader: CountedReader) -> bytes:
 def _unpack(reader: CountedReader, form: str) -> tuple[Any, ...]:
     form = f"<{form}"
     return struct.unpack(form, reader.read(struct.calcsize(form)))
-
-
-def _vocab_size(tokens: list[bytes] | None) -> int | None:
-    """Number of tokens without those that converters add to fill the rows up."""
-    if tokens is None:
-        return None
-    number = len(tokens)
-    while number and tokens[number - 1] == b"[PAD%d]" % (number - 1):
-        number -= 1
-    return number
 
 
 def _row_bytes(kind: int, dim: int, label: str) -> int:

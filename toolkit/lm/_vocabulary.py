@@ -1,17 +1,40 @@
-"""How many rows of an embedding a tokenizer can reach, by its files alone."""
+"""How many rows of an embedding a tokenizer can reach: one rule for its files and for itself."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolkit.lm._stores import Store
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def vocabulary_size(store: Store) -> int | None:
-    """Return the largest token id plus one, which is ``len(tokenizer)`` where ids have no gaps.
+
+def reached_rows(names: Mapping[int, str]) -> int:
+    """Return the largest token id plus one; it may exceed the rows that a model has.
+
+    It is not the number of tokens, which is smaller where ids have gaps. Tokens ``[PAD<id>]`` at
+    the end do not count: converters to GGUF write them to fill the rows up.
 
     Args:
-        store: Where the model's files lie; asked for ``tokenizer.json``, else for ``vocab.json``
-            with what ``added_tokens.json`` and ``tokenizer_config.json`` add.
+        names: Token of each id.
+    """
+    number = 1 + max(names)
+    while names.get(number - 1) == f"[PAD{number - 1}]":
+        number -= 1
+    return number
+
+
+def tokenizer_rows(tokenizer: "PreTrainedTokenizerBase") -> int:
+    """Return `reached_rows` of a loaded tokenizer."""
+    return reached_rows({index: name for name, index in tokenizer.get_vocab().items()})
+
+
+def vocabulary_size(store: Store) -> int | None:
+    """Return what `tokenizer_rows` gives for the model's tokenizer, by its files alone.
+
+    Args:
+        store: Where the model's files lie; asked for ``tokenizer.json``, else for ``vocab.json``,
+            and for what ``added_tokens.json`` and ``tokenizer_config.json`` add.
 
     Returns:
         The number, None if there is no such file.
@@ -19,33 +42,53 @@ def vocabulary_size(store: Store) -> int | None:
     Raises:
         ValueError: If a file has another form.
     """
-    name, ids = "tokenizer.json", _ids_of_tokenizer
-    content = store.json(name)
+    file, content = "tokenizer.json", store.json("tokenizer.json")
     if content is None:
-        name, ids = "vocab.json", _ids_of_parts
-        content = store.json(name)
+        file, content = "vocab.json", store.json("vocab.json")
     if content is None:
         return None
     try:
-        return 1 + max(ids(content, store))
+        listed = _names_of_tokenizer if file == "tokenizer.json" else _names_of_parts
+        names = listed(content, store)
+        # Tokens that no file gives an id get the next ones.
+        return reached_rows(names) + len(set(_added(store)) - set(names.values()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"source: expected a tokenizer with token ids in {store.label}/{name}, got something "
+            f"source: expected a tokenizer with token ids in {store.label}/{file}, got something "
             "else; measure all rows (--rows all)"
         ) from error
 
 
-def _ids_of_tokenizer(content: Any, store: Store) -> Iterator[int]:  # noqa: ANN401
-    del store  # everything stands in this file
+def _names_of_tokenizer(content: Any, store: Store) -> dict[int, str]:  # noqa: ANN401
+    del store  # what stands elsewhere is known by name alone
     vocabulary = content["model"]["vocab"]
-    # Unigram models list their tokens in the order of ids.
-    yield from range(len(vocabulary)) if isinstance(vocabulary, list) else vocabulary.values()
-    yield from (token["id"] for token in content.get("added_tokens") or ())
+    if isinstance(vocabulary, list):
+        # Unigram models list their tokens in the order of ids.
+        vocabulary = {name: index for index, (name, _) in enumerate(vocabulary)}
+    added = content.get("added_tokens") or ()
+    return _by_id(vocabulary) | {token["id"]: token["content"] for token in added}
 
 
-def _ids_of_parts(content: Any, store: Store) -> Iterator[int]:  # noqa: ANN401
-    yield from content.values()
-    yield from (store.json("added_tokens.json") or {}).values()
+def _names_of_parts(content: Any, store: Store) -> dict[int, str]:  # noqa: ANN401
+    added = store.json("added_tokens.json") or {}
+    decoder = (store.json("tokenizer_config.json") or {}).get("added_tokens_decoder") or {}
+    named = {int(index): token["content"] for index, token in decoder.items()}
+    return _by_id(content) | _by_id(added) | named
+
+
+def _by_id(vocabulary: Mapping[str, int]) -> dict[int, str]:
+    return {index: name for name, index in vocabulary.items()}
+
+
+def _added(store: Store) -> Iterator[str]:
+    """Names of the tokens that stand beside the vocabulary."""
     config = store.json("tokenizer_config.json") or {}
-    added: Iterable[str] = config.get("added_tokens_decoder") or ()
-    yield from map(int, added)
+    yield from store.json("added_tokens.json") or {}
+    given = [value for key, value in config.items() if key.endswith("_token")]
+    for key in ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"):
+        several = config.get(key) or ()
+        given += several.values() if isinstance(several, dict) else several
+    for token in given:
+        name = token.get("content") if isinstance(token, dict) else token
+        if isinstance(name, str):
+            yield name

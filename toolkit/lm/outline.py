@@ -9,6 +9,7 @@ import torch
 from toolkit.lm._hub_files import CONFIG, needed_files
 from toolkit.lm._loading import folder_tokenizer
 from toolkit.lm._tokens import token_ids
+from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.checkpoints import Checkpoint
 from toolkit.lm.families import language_model_parts
 from toolkit.lm.hidden_states import _check_fit
@@ -67,7 +68,7 @@ def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: in
     parts = language_model_parts(model)
     _check_fit(token_ids(tokenizer, texts, max_length=max_length), parts, model)
     weight: Any = parts.unembedding.weight
-    return Outline(len(parts.blocks), min(len(weight), len(tokenizer)), weight.shape[1])
+    return Outline(len(parts.blocks), min(len(weight), tokenizer_rows(tokenizer)), weight.shape[1])
 
 
 def _without_weights(folder: Path) -> "PreTrainedModel":

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
+from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.optim import AdamW, Settings, warmup_cosine
 
 if TYPE_CHECKING:
@@ -135,10 +136,11 @@ class LanguageModel(L.LightningModule):
                     "config: expected vocab_size, or a data module with a tokenizer that tells it, "
                     "got neither"
                 )
+            rows = tokenizer_rows(self.tokenizer)
             special = {
                 name: getattr(self.tokenizer, name) for name in ("bos_token_id", "eos_token_id")
             }
-            self._build({"vocab_size": len(self.tokenizer), **special, **(self.config or {})})
+            self._build({"vocab_size": rows, **special, **(self.config or {})})
         self._check_vocabulary()
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -287,10 +289,11 @@ class LanguageModel(L.LightningModule):
     def _check_vocabulary(self) -> None:
         tokenizer = getattr(_data_module(self), "tokenizer", None)
         rows = len(cast("Tensor", self.model.get_input_embeddings().weight))
-        if tokenizer is not None and len(tokenizer) > rows:
+        needed = 0 if tokenizer is None else tokenizer_rows(tokenizer)
+        if needed > rows:
             raise ValueError(
                 f"tokenizer: expected at most {rows} tokens, the model's vocabulary, got a data "
-                f"module with {len(tokenizer)}; give data and model the same tokenizer"
+                f"module with {needed}; give data and model the same tokenizer"
             )
 
     def _parameter_groups(self) -> list[dict[str, Any]]:
