@@ -122,11 +122,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == (f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_do_not_import_torch(option: str) -> None:
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["probe", "--help"]], ids=" ".join)
+def test_help_and_version_do_not_import_torch(args: list[str]) -> None:
     code = (
         "import sys; from toolkit.cli import main; "
-        f"assert main([{option!r}]) == 0; "
+        f"assert main({args!r}) == 0; "
         "assert not {'torch', 'lightning', 'jsonargparse'} & set(sys.modules)"
     )
     started = time.perf_counter()

@@ -18,13 +18,23 @@ from toolkit.diagnostics import HeldStderr
 from toolkit.lm.checkpoints import Checkpoint, Series, joined
 from toolkit.measures.text_set import TextSet
 from toolkit.noise import without_noise
+from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
 from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
 from toolkit.trainer_cli import DEFAULT_ROOT
 from toolkit.walk import Walk
 from toolkit.walk_report import report
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_TYPES: dict[str, Any] = {
+    "series": Series | list[Series],
+    "callbacks": list[Callback],
+    "texts": TextSet | None,
+    "data": L.LightningDataModule | None,
+    "accelerator": str,
+    "max_disk_gb": float | None,
+    "root": str | None,
+    "run": str | None,
+}
 # What the numbers depend on: a run whose configuration differs in these is another version.
 _MEASURING = ("callbacks", "texts", "data", "dtype")
 _GIGABYTE = 10**9
@@ -59,7 +69,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
             callbacks=built.callbacks,
             texts=_texts(built),
             data=built.data,
-            dtype=_DTYPES[config.dtype],
+            dtype=getattr(torch, config.dtype),
             accelerator=config.accelerator,
             max_disk_gb=config.max_disk_gb,
             begin=held.start,
@@ -71,50 +81,15 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
 
 
 def _parser() -> LightningArgumentParser:
-    parser = LightningArgumentParser(
-        prog="python -m toolkit probe",
-        description="Measure the checkpoints of language models, each at its own training step. A "
-        "walk that was interrupted goes on when it is started again.",
-        exit_on_error=False,
-    )
+    parser = LightningArgumentParser(prog=PROG, description=DESCRIPTION, exit_on_error=False)
     parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
-    parser.add_argument(
-        "--series",
-        type=Series | list[Series],
-        help="HubRevisions, LocalFolders, LightningCheckpoints or Models; one or several.",
-    )
-    parser.add_argument(
-        "--callbacks", type=list[Callback], default=[], help="What measures, as in fit."
-    )
-    parser.add_argument(
-        "--texts",
-        type=TextSet | None,
-        default=None,
-        help="Texts for loss and perplexity, by default those of the first callback that has any.",
-    )
-    parser.add_argument(
-        "--data",
-        type=L.LightningDataModule | None,
-        default=None,
-        help="Batches for loss and perplexity instead of texts.",
-    )
-    parser.add_argument("--dtype", choices=list(_DTYPES), default="float32", help="Of the weights.")
-    parser.add_argument(
-        "--accelerator", type=str, default="auto", help="Where to measure: auto, cpu, gpu, mps."
-    )
-    parser.add_argument(
-        "--max_disk_gb",
-        type=float | None,
-        default=None,
-        help="Limit on what is downloaded, in 10^9 bytes: what is done is removed from the cache.",
-    )
-    parser.add_argument("--root", type=str, default=DEFAULT_ROOT, help="Folder of all runs.")
-    parser.add_argument(
-        "--run", type=str | None, default=None, help="Name of the run, by default the config's."
-    )
-    parser.add_argument(
-        "--dry_run", action="store_true", help="List what would be fetched, and fetch nothing."
-    )
+    for name, text, value, default, choices in OPTIONS:
+        settings: dict[str, Any] = {"action": "store_true"}
+        if choices:
+            settings = {"choices": list(choices), "default": default}
+        elif value is not None:
+            settings = {"type": _TYPES[name], "default": default}
+        parser.add_argument(f"--{name}", help=text, **settings)
     return parser
 
 
@@ -122,7 +97,7 @@ def _folder(config: Namespace, parser: LightningArgumentParser) -> Path:
     """Return the version of the run that measures the same, or a new one."""
     configs = [os.fspath(path) for path in config.get("config") or [] if path is not None]
     name = run_name(config.run or (None if configs else "probe"), configs, None)
-    runs = RunFolder(Path(config.root), name)
+    runs = RunFolder(Path(config.root or DEFAULT_ROOT), name)
     text = parser.dump(config, skip_none=False, format="yaml")
     versions = runs.versions()
     newest = runs.version_folder(versions[-1]) if versions else None
