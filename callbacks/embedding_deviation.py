@@ -26,7 +26,8 @@ class EmbeddingDeviation(LanguageModelCallback):
     the cosine similarity, ``class`` (1 above 0.2, 2 below 0.1, NaN between), ``num_dropped`` zero
     rows; ``epsilon/tied``, and then ``input`` alone; ``capacity/log10/<matrix>`` under the full
     law, NaN for class 1. They are NaN where ``num_nonfinite`` counts values that are not finite.
-    The figure is a histogram of the cosine similarity.
+    The figure is a histogram of the cosine similarity, of a large vocabulary that of evenly spaced
+    rows.
 
     Args:
         num_sigma: Standard deviations added to the mean.
@@ -89,7 +90,8 @@ class EmbeddingDeviation(LanguageModelCallback):
             return {}
         counts = {name: cosine_histogram(_drawn(m)).counts.cpu() for name, m in measured.items()}
         epsilons = {name: values[self.tag("value", name)] for name in measured}
-        figure = cosine_histograms(counts, step=moment.step, epsilons=epsilons)
+        drawn = _MAX_ROWS if any(len(m) > _MAX_ROWS for m in measured.values()) else None
+        figure = cosine_histograms(counts, step=moment.step, epsilons=epsilons, num_drawn=drawn)
         return {"cosine_histogram": figure}
 
     def headline_lines(self) -> list[str]:

@@ -210,7 +210,9 @@ class TextCallback(LanguageModelCallback):
                 }
                 for step, measured in {**self.history, moment.step: values}.items()
             }
-            figures[f"{quantity}_heat_map"] = layer_step_heat_map(steps, label=label)
+            figures[f"{quantity}_heat_map"] = layer_step_heat_map(
+                steps, label=label, complete=self.layers is None
+            )
         return figures
 
     def _subject_key(self) -> tuple[Any, ...]:

@@ -38,6 +38,19 @@ def test_heat_map_puts_layers_upwards_and_steps_to_the_right() -> None:
     assert image.get_clim() == (-4.0, 4.0)
 
 
+def test_only_the_last_block_of_all_is_said_not_to_be_in_the_paper() -> None:
+    values = {0: {"layer_00": 1.0, "layer_01": 2.0, "final": 3.0}}
+    figure = layer_step_heat_map(values, label="z", complete=False)
+    assert labels(figure, "y") == ["00", "01", "final"]
+    assert figure.axes[0].get_ylabel() == "layer"
+
+
+def test_layers_beyond_99_are_in_their_order() -> None:
+    values = {0: {f"layer_{index:02d}": float(index) for index in (98, 99, 100, 101)}}
+    figure = layer_step_heat_map(values, label="z")
+    assert labels(figure, "y") == ["98", "99", "100", "101"]
+
+
 def test_heat_map_of_one_sign_uses_its_own_range() -> None:
     figure = layer_step_heat_map({3: {"layer_00": 0.25, "layer_01": 0.75}}, label="accuracy")
     assert figure.axes[0].get_images()[0].get_clim() == (0.25, 0.75)
@@ -76,3 +89,5 @@ def test_histograms_are_densities() -> None:
     assert low < -1 / 3
     assert high > 2 / 3
     assert axes.get_title() == "Cosines of all pairs, step 7"
+    some = cosine_histograms(counts, step=7, epsilons=epsilons, num_drawn=4096)
+    assert some.axes[0].get_title() == "Cosines of pairs of 4,096 rows, step 7"

@@ -17,7 +17,11 @@ _MAX_TICKS = 12
 
 
 def layer_step_heat_map(
-    values: Mapping[int, Mapping[str, float]], *, label: str, marked: Collection[int] = ()
+    values: Mapping[int, Mapping[str, float]],
+    *,
+    label: str,
+    marked: Collection[int] = (),
+    complete: bool = True,
 ) -> "Figure":
     """Draw a quantity as colours, layers upwards and measured steps to the right.
 
@@ -27,6 +31,8 @@ def layer_step_heat_map(
         values: Value by layer, by step.
         label: Name of the quantity.
         marked: Steps that hold the weights of an earlier one; their numbers get an asterisk.
+        complete: Whether all layers are there: the one before ``final``, which the paper does not
+            have, then gets an asterisk.
     """
     steps = sorted(values)
     layers = sorted({name for row in values.values() for name in row}, key=_height)
@@ -36,7 +42,9 @@ def layer_step_heat_map(
     axes.set_position((0.12, 0.18, 0.70, 0.735))
     axes.grid(visible=False)
     axes.set_facecolor("#bbbbbb")
-    axes.set_ylabel("layer (*: not in the paper)")
+    names = _names(layers, complete=complete)
+    starred = any(name.endswith("*") for name in names)
+    axes.set_ylabel("layer (*: not in the paper)" if starred else "layer")
     grid = np.array([[values[step].get(layer, np.nan) for step in steps] for layer in layers])
     finite = np.ma.masked_invalid(grid)
     if finite.count():
@@ -46,22 +54,28 @@ def layer_step_heat_map(
         )
         figure.colorbar(image, cax=figure.add_axes((0.85, 0.18, 0.03, 0.735)))
     _ticks(axes.set_xticks, [f"{step:,}{'*' * (step in marked)}" for step in steps])
-    _ticks(axes.set_yticks, _names(layers))
+    _ticks(axes.set_yticks, names)
     axes.tick_params(axis="x", rotation=45, labelsize=8)
     return figure
 
 
 def cosine_histograms(
-    counts: Mapping[str, Tensor], *, step: int, epsilons: Mapping[str, float]
+    counts: Mapping[str, Tensor],
+    *,
+    step: int,
+    epsilons: Mapping[str, float],
+    num_drawn: int | None = None,
 ) -> "Figure":
-    """Draw how the cosines of all pairs of rows are distributed, one line for each matrix.
+    """Draw how the cosines of pairs of rows are distributed, one line for each matrix.
 
     Args:
         counts: Pairs per bin by matrix, equal bins from -1 to 1, on the CPU.
         step: Optimiser updates behind the matrices.
         epsilons: Deviation by matrix.
+        num_drawn: Of how many rows the pairs are, where not of all.
     """
-    figure, axes = new_axes(f"Cosines of all pairs, step {step:,}", "cosine similarity")
+    pairs = "all pairs" if num_drawn is None else f"pairs of {num_drawn:,} rows"
+    figure, axes = new_axes(f"Cosines of {pairs}, step {step:,}", "cosine similarity")
     axes.set_ylabel("density of pairs")
     low, high = 1.0, -1.0
     for (name, bins), color in zip(counts.items(), (BLUE, ORANGE), strict=False):
@@ -101,14 +115,14 @@ def _ticks(set_ticks: Callable[..., object], labels: list[str]) -> None:
     set_ticks(list(positions), labels=[labels[position] for position in positions])
 
 
-def _names(layers: list[str]) -> list[str]:
+def _names(layers: list[str], *, complete: bool) -> list[str]:
     """Shorten names; the last numbered layer is marked where the paper has ``final`` instead."""
     names = [name.removeprefix("layer_") for name in layers]
-    if len(names) > 1 and names[-1] == "final":
+    if complete and len(names) > 1 and names[-1] == "final":
         names[-2] += "*"
     return names
 
 
-def _height(layer: str) -> tuple[bool, str]:
-    """Sort key: what enters the unembedding comes on top of the numbered layers."""
-    return layer == "final", layer
+def _height(layer: str) -> tuple[bool, int, str]:
+    """Sort key: numbered layers by number, on top of them what enters the unembedding."""
+    return layer == "final", len(layer), layer

@@ -69,7 +69,10 @@ def _heat_maps(
             values = {step: _by_layer(measured, prefix) for step, measured in history.items()}
             if any(values.values()):
                 figures[prefix.replace("/", "_")] = layer_step_heat_map(
-                    values, label=label, marked=duplicates
+                    values,
+                    label=label,
+                    marked=duplicates,
+                    complete=getattr(callback, "layers", None) is None,
                 )
     return figures
 
