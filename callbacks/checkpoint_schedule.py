@@ -103,6 +103,7 @@ class CheckpointSchedule(RunCheckpoint):
         self._last_global_step_saved = -1
         if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self._drop_after(trainer.global_step)
+            self._complete(trainer, pl_module)
         if trainer.global_step == 0:
             self._save(trainer, pl_module)
 
@@ -142,10 +143,29 @@ class CheckpointSchedule(RunCheckpoint):
             self._save_checkpoint(trainer, str(path))
         self._last_global_step_saved = trainer.global_step
         if self.save_hf and trainer.is_global_zero:
-            holders = (pl_module, getattr(trainer, "datamodule", None))
-            found = (getattr(holder, "tokenizer", None) for holder in holders)
-            tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
-            save_folder(self._folder / "hf" / name, _whole_model(pl_module), tokenizer)
+            self._save_folder(trainer, pl_module)
+
+    def _save_folder(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        holders = (pl_module, getattr(trainer, "datamodule", None))
+        found = (getattr(holder, "tokenizer", None) for holder in holders)
+        tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
+        path = self._folder / "hf" / _NAME.format(trainer.global_step)
+        save_folder(path, _whole_model(pl_module), tokenizer)
+
+    def _complete(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Write what a kill kept from being written of the scheduled step that is continued."""
+        if trainer.global_step not in self._due:
+            return
+        path = self._folder / f"{_NAME.format(trainer.global_step)}.ckpt"
+        source = Path(str(trainer.ckpt_path))
+        # Copied, not saved: what the loops count is no longer what it was at the step's end.
+        if not path.exists() and source.is_file():
+            temporary = path.with_name(f".{path.stem}.tmp")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, temporary)
+            temporary.replace(path)
+        if self.save_hf:
+            self._save_folder(trainer, pl_module)
 
     @property
     def _folder(self) -> Path:

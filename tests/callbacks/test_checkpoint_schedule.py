@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -188,6 +189,27 @@ def test_a_continued_run_leaves_what_is_there_and_drops_what_lies_beyond(
     assert {name for name in after if after[name] == before.get(name)} == kept
     assert not [*path.glob(".*"), *path.glob("hf/.*")]
     assert (path / "step-by-step.txt").exists()
+
+
+@pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty")
+def test_a_continued_run_writes_what_a_kill_kept_from_being_written(
+    folder: Path, tmp_path: Path
+) -> None:
+    run = RunCheckpoint(every_n_train_steps=4)
+    fit(tmp_path, tiny_corpus(folder), run, CheckpointSchedule(schedule=2), max_steps=5)
+    path = saved_in(tmp_path)
+    wanted = (path / "hf" / "step-00000004" / "model.safetensors").read_bytes()
+    shutil.rmtree(path / "hf" / "step-00000004")
+    (path / "step-00000004.ckpt").unlink()
+    again = CheckpointSchedule(schedule=2), RunCheckpoint(every_n_train_steps=4)
+    whole = fit(tmp_path, tiny_corpus(folder), *again, ckpt_path=path / "step=4.ckpt")
+    assert steps(path, "step-0*.ckpt") == steps(path, "hf/*") == [0, 2, 4, 6]
+    assert (path / "hf" / "step-00000004" / "model.safetensors").read_bytes() == wanted
+    file = path / "step-00000004.ckpt"
+    run = RunCheckpoint(every_n_train_steps=4)
+    resumed = fit(tmp_path / "resumed", tiny_corpus(folder), run, ckpt_path=file)
+    assert all(map(torch.equal, resumed.state_dict().values(), whole.state_dict().values()))
+    assert not [*path.glob(".*"), *path.glob("hf/.*")]
 
 
 def test_accumulation_saves_a_step_once(folder: Path, tmp_path: Path) -> None:
