@@ -58,7 +58,8 @@ class LanguageModelCallback(MeasurementCallback):
 
     def conditions(self, moment: Moment) -> dict[str, Any]:
         """Return the arguments, those that the model or its texts decided as they were used."""
-        return {**self.arguments(), **self.subject(moment).conditions()}
+        used = {**self.arguments(), **self.subject(moment).conditions()}
+        return used if self.tokenizer is None else {**used, "tokenizer": self.tokenizer}
 
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
         """Return the embedding matrices: hashing a whole model would cost more than measuring."""

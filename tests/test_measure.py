@@ -1,5 +1,7 @@
 """Measuring a loaded model without a Trainer."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 import torch
@@ -67,8 +69,9 @@ def test_options_are_conditions() -> None:
     assert rows[0].conditions["texts"] == {"num_test": len(TEXTS)}
 
 
-def test_options_left_out_are_conditions_as_they_were_used() -> None:
-    used = {row.metric: row.conditions for row in measure(tiny_model(), tiny_tokenizer(), LABELLED)}
+def test_options_left_out_are_conditions_as_they_were_used(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    used = {row.metric: row.conditions for row in measure(tiny_model(), tokenizer, LABELLED)}
     assert {name: used["pga"][name] for name in ("k", "num_null", "remove", "seed")} == {
         "k": DIM // 8,
         "num_null": 100,
@@ -77,6 +80,13 @@ def test_options_left_out_are_conditions_as_they_were_used() -> None:
     }
     assert used["probe"]["l2"] == 0.1
     assert used["spectrum"]["fit_range"] == (11, 100)
+    tokenizer.save_pretrained(tmp_path)
+    tokenizer.name_or_path = str(tmp_path)
+    (row, *_) = measure(tiny_model(), tokenizer, metrics=["epsilon"])
+    assert row.conditions["tokenizer"] == type(tokenizer).__name__
+    tokenizer.name_or_path = "somebody/tokenizer"
+    (row, *_) = measure(tiny_model(), tokenizer, metrics=["epsilon"])
+    assert row.conditions["tokenizer"] == "somebody/tokenizer"
     alone = measure(tiny_model(), rows="tokenizer")[0].conditions
     assert alone["rows"] == "all"
     assert alone["tokenizer"] is None

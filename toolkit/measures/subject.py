@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
@@ -94,8 +95,7 @@ class Subject:
 
     def conditions(self) -> dict[str, Any]:
         """Return the rows that count, tokenizer and texts, as they are used, plain types."""
-        name = getattr(self.tokenizer, "name_or_path", None) or type(self.tokenizer).__name__
-        used = {"rows": self.rows, "tokenizer": None if self.tokenizer is None else name}
+        used = {"rows": self.rows, "tokenizer": _name(self.tokenizer)}
         if self._texts is None:
             return used
         texts: dict[str, Any] = {"num_test": len(self._test_texts)}
@@ -166,6 +166,14 @@ class Subject:
         if self.rows == "all" or self.tokenizer is None:
             return matrix
         return matrix[: tokenizer_rows(self.tokenizer)]
+
+
+def _name(tokenizer: "PreTrainedTokenizerBase | None") -> str | None:
+    """Return the tokenizer's name on the Hub, else its class: folders differ between machines."""
+    if tokenizer is None:
+        return None
+    name = str(getattr(tokenizer, "name_or_path", ""))
+    return type(tokenizer).__name__ if not name or Path(name).exists() else name
 
 
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
