@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from toolkit.lm._stores import _answer, _is_offline
+from toolkit.lm._stores import hub_answer, is_offline
 from toolkit.lm.checkpoints import MissingCheckpointError
 
 CONFIG = "config.json"
@@ -21,11 +21,11 @@ def references(repo: str) -> dict[str, str]:
     Raises:
         ValueError: If there is no such model or it cannot be reached; the message says what to do.
     """
-    if _is_offline():
+    if is_offline():
         return _cached_references(repo)
     from huggingface_hub import HfApi  # noqa: PLC0415
 
-    listed = _answer(repo, lambda: HfApi().list_repo_refs(repo))
+    listed = hub_answer(repo, lambda: HfApi().list_repo_refs(repo))
     if listed is None:
         raise ValueError(f"repo: expected a model on the Hub, got {repo}")
     return {ref.name: ref.target_commit for ref in [*listed.tags, *listed.branches]}
@@ -33,7 +33,7 @@ def references(repo: str) -> dict[str, str]:
 
 def file_sizes(repo: str, commit: str) -> dict[str, int]:
     """Return the bytes of each file of a commit; offline, of those in the cache."""
-    if _is_offline():
+    if is_offline():
         folder = repository_cache(repo) / "snapshots" / commit
         return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
     from huggingface_hub import HfApi, errors  # noqa: PLC0415
@@ -46,7 +46,7 @@ def file_sizes(repo: str, commit: str) -> dict[str, int]:
         except errors.RevisionNotFoundError:
             return None
 
-    info = _answer(label, ask)
+    info = hub_answer(label, ask)
     if info is None:
         raise MissingCheckpointError(f"revision: expected one of the model's, got {label}")
     return {file.rfilename: file.size or 0 for file in info.siblings or ()}

@@ -9,9 +9,9 @@ from toolkit.lm._stores import (
     CountedRaw,
     CountedReader,
     Store,
-    _answer,
-    _is_offline,
     check_revision,
+    hub_answer,
+    is_offline,
     open_counted,
     plain_name,
 )
@@ -50,7 +50,7 @@ class HubRepository(Store):
         if config is None:
             raise ValueError(
                 f"source: expected a model with a config.json, got {self.label}, which has none"
-                + (" in the cache; unset HF_HUB_OFFLINE or give a local path" * _is_offline())
+                + (" in the cache; unset HF_HUB_OFFLINE or give a local path" * is_offline())
             )
         self.commit = self._revision = config.parent.name
 
@@ -59,7 +59,7 @@ class HubRepository(Store):
         from huggingface_hub import hf_hub_download  # noqa: PLC0415
 
         name = plain_name(name)
-        path = _answer(
+        path = hub_answer(
             self.label, lambda: hf_hub_download(self._name, name, revision=self._revision)
         )
         return None if path is None else Path(path)
@@ -78,12 +78,12 @@ class HubRepository(Store):
         """Whether the file is cached or on the Hub."""
         if self._cached(name) is not None:
             return True
-        if _is_offline():
+        if is_offline():
             return False
         from huggingface_hub import get_hf_file_metadata  # noqa: PLC0415
 
         url = self._url(name)
-        return _answer(self.label, lambda: get_hf_file_metadata(url)) is not None
+        return hub_answer(self.label, lambda: get_hf_file_metadata(url)) is not None
 
     def _url(self, name: str) -> str:
         from huggingface_hub import hf_hub_url  # noqa: PLC0415
@@ -136,7 +136,7 @@ class _HubFile(CountedRaw):
                 client.hf_raise_for_status(response)
             return response
 
-        response = _answer(self._label, ask)
+        response = hub_answer(self._label, ask)
         if response is None or response.status_code == _PAST_THE_END:
             return b""
         if response.status_code != _PART:

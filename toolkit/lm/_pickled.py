@@ -3,7 +3,6 @@
 import pickle
 import re
 import zipfile
-from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._stores import Store
-from toolkit.lm._weight_files import Weights, dtype_name, packed_error, weight_map
+from toolkit.lm._weight_files import StoredWeights, dtype_name, packed_error, weight_map
 
 INDEX = "pytorch_model.bin.index.json"
 SINGLE = "pytorch_model.bin"
 _WANTED = re.compile(r"GLOBAL (\S+)")
 
 
-class PickledWeights(Weights):
+class PickledWeights(StoredWeights[Tensor]):
     """One or several files of ``torch.save``, mapped into memory where their format allows it.
 
     Args:
@@ -29,21 +28,6 @@ class PickledWeights(Weights):
         ValueError: If the single file is missing or holds anything but plain types and tensors.
     """
 
-    def __init__(self, store: Store, files: Mapping[str, str] | str) -> None:
-        self.label = store.label
-        self.commit = store.commit
-        self._store = store
-        self._loaded: dict[str, dict[str, Tensor]] = {}
-        if isinstance(files, str):
-            self._files: Mapping[str, str] = dict.fromkeys(self._tensors(files), files)
-        else:
-            self._files = files
-
-    @property
-    def names(self) -> Collection[str]:
-        """Names of the tensors in all files."""
-        return self._files.keys()
-
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor."""
         return tuple(self._tensor(name).shape)
@@ -53,10 +37,6 @@ class PickledWeights(Weights):
         rows = self._tensor(name)[start:stop]
         self.bytes_read += rows.nbytes
         return rows
-
-    def file_of(self, name: str) -> str:
-        """Return the file that holds the tensor."""
-        return self._files[name]
 
     def dtype_of(self, name: str) -> str:
         """Return the tensor's dtype."""
@@ -69,7 +49,7 @@ class PickledWeights(Weights):
         return shared or super().same(first, second)
 
     def _tensor(self, name: str) -> Tensor:
-        tensors = self._tensors(self._files[name])
+        tensors = self._content(self._files[name])
         if name not in tensors:
             raise ValueError(
                 f"source: expected {name} in {self._store.label}/{self._files[name]}, got none"
@@ -78,16 +58,14 @@ class PickledWeights(Weights):
             raise packed_error(name, self._store.label, dtype_name(tensors[name].dtype))
         return tensors[name]
 
-    def _tensors(self, file: str) -> dict[str, Tensor]:
-        if file not in self._loaded:
-            path = self._store.path(file)
-            if path is None:
-                raise ValueError(f"source: expected the file {file} in {self.label}, got none")
-            mapped = zipfile.is_zipfile(path)
-            self._loaded[file] = _state(_load(path, mapped=mapped), path)
-            # The old format cannot be mapped.
-            self.bytes_read += 0 if mapped else path.stat().st_size
-        return self._loaded[file]
+    def _read(self, file: str) -> dict[str, Tensor]:
+        path = self._store.path(file)
+        if path is None:
+            raise ValueError(f"source: expected the file {file} in {self.label}, got none")
+        mapped = zipfile.is_zipfile(path)
+        # The old format cannot be mapped.
+        self.bytes_read += 0 if mapped else path.stat().st_size
+        return _state(load_plain(path, mapped=mapped), path)
 
 
 def open_pickled(store: Store) -> PickledWeights | None:
@@ -98,7 +76,16 @@ def open_pickled(store: Store) -> PickledWeights | None:
     return PickledWeights(store, SINGLE) if store.holds(SINGLE) else None
 
 
-def _load(path: Path, *, mapped: bool) -> Any:  # noqa: ANN401
+def load_plain(path: Path, *, mapped: bool) -> Any:  # noqa: ANN401
+    """Return the content of a file of ``torch.save``; nothing in it is run.
+
+    Args:
+        path: The file.
+        mapped: Whether to leave tensors on disk until they are used; only zip files can be mapped.
+
+    Raises:
+        ValueError: If it is no such file, or holds anything but plain types and tensors.
+    """
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:

@@ -3,7 +3,7 @@
 import json
 import math
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._stores import CountedReader, Store
-from toolkit.lm._weight_files import Weights, dtype_name, packed_error, weight_map
+from toolkit.lm._weight_files import StoredWeights, dtype_name, packed_error, weight_map
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -28,7 +28,7 @@ class _Entry(NamedTuple):
     start: int
 
 
-class SafetensorsWeights(Weights):
+class SafetensorsWeights(StoredWeights[_Entry]):
     """One or several safetensors files.
 
     Args:
@@ -38,21 +38,6 @@ class SafetensorsWeights(Weights):
     Raises:
         ValueError: If the single file is missing or no safetensors file.
     """
-
-    def __init__(self, store: Store, files: Mapping[str, str] | str) -> None:
-        self.label = store.label
-        self.commit = store.commit
-        self._store = store
-        self._headers: dict[str, dict[str, _Entry]] = {}
-        if isinstance(files, str):
-            self._files: Mapping[str, str] = dict.fromkeys(self._header(files), files)
-        else:
-            self._files = files
-
-    @property
-    def names(self) -> Collection[str]:
-        """Names of the tensors in all files."""
-        return self._files.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape that the header gives."""
@@ -73,29 +58,24 @@ class SafetensorsWeights(Weights):
             raise _damaged(self._store, self._files[name], f"it ends inside {name}")
         return rows
 
-    def file_of(self, name: str) -> str:
-        """Return the shard that holds the tensor."""
-        return self._files[name]
-
     def dtype_of(self, name: str) -> str:
         """Return the tensor's dtype."""
         return dtype_name(_DTYPES[self._entry(name).dtype])
 
     def _entry(self, name: str) -> _Entry:
         file = self._files[name]
-        entries = self._header(file)
+        entries = self._content(file)
         if name not in entries:
             raise _damaged(self._store, file, f"the index says that it holds {name}")
         if entries[name].dtype not in _DTYPES:
             raise packed_error(name, f"{self.label}/{file}", entries[name].dtype)
         return entries[name]
 
-    def _header(self, file: str) -> dict[str, _Entry]:
-        if file not in self._headers:
-            with self._open(file) as reader:
-                self._headers[file] = _entries(self._store, file, reader)
-                self.bytes_read += reader.bytes_read
-        return self._headers[file]
+    def _read(self, file: str) -> dict[str, _Entry]:
+        with self._open(file) as reader:
+            entries = _entries(self._store, file, reader)
+            self.bytes_read += reader.bytes_read
+        return entries
 
     def _open(self, file: str) -> CountedReader:
         reader = self._store.open(file)

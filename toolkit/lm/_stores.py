@@ -135,11 +135,12 @@ def plain_name(name: str) -> str:
     return name
 
 
-def _is_offline() -> bool:
+def is_offline() -> bool:
+    """Whether the Hub's client has been told to stay off the network."""
     return bool(importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE)
 
 
-def _answer(label: str, ask: Callable[[], _T]) -> _T | None:
+def hub_answer(label: str, ask: Callable[[], _T]) -> _T | None:
     """Return the Hub's answer, None about a missing file; say in one line what else it refuses."""
     from huggingface_hub import errors  # noqa: PLC0415
 
@@ -148,7 +149,7 @@ def _answer(label: str, ask: Callable[[], _T]) -> _T | None:
     try:
         return ask()
     except errors.LocalEntryNotFoundError as error:
-        if not _is_offline():
+        if not is_offline():
             raise ValueError(
                 f"source: expected a local path or a model on the Hub, got {label}, and the Hub "
                 "cannot be reached; give a local path or go online"

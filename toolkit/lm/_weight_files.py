@@ -1,12 +1,16 @@
 """What every kind of weight file offers: names, and rows of one tensor at a time."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+
+from toolkit.lm._stores import Store
+
+_T = TypeVar("_T")
 
 
 class Weights(ABC):
@@ -58,6 +62,46 @@ class Weights(ABC):
             if one.dtype != other.dtype or not torch.equal(one, other):
                 return False
         return True
+
+
+class StoredWeights(Weights, Generic[_T]):
+    """Tensors in one or several files of a store, each of which is opened once.
+
+    Args:
+        store: Where they lie.
+        files: File of each tensor, or the name of a single file.
+
+    Raises:
+        ValueError: If the single file cannot be read.
+    """
+
+    def __init__(self, store: Store, files: Mapping[str, str] | str) -> None:
+        self.label = store.label
+        self.commit = store.commit
+        self._store = store
+        self._opened: dict[str, dict[str, _T]] = {}
+        if isinstance(files, str):
+            self._files: Mapping[str, str] = dict.fromkeys(self._content(files), files)
+        else:
+            self._files = files
+
+    @abstractmethod
+    def _read(self, file: str) -> dict[str, _T]:
+        """What a file holds, by the names of its tensors."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Names of the tensors in all files."""
+        return self._files.keys()
+
+    def file_of(self, name: str) -> str:
+        """Return the file that holds the tensor."""
+        return self._files[name]
+
+    def _content(self, file: str) -> dict[str, _T]:
+        if file not in self._opened:
+            self._opened[file] = self._read(file)
+        return self._opened[file]
 
 
 def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401

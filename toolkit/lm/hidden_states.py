@@ -80,7 +80,7 @@ def hidden_states(
     integer_at_least("max_length", max_length, 1)
     integer_at_least("batch_size", batch_size, 1)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
-    _check_fit(ids, parts, language_model)
+    check_fit(ids, parts, language_model)
     batches = _batches_by_length(ids, batch_size)
     device = next(parts.embedding.parameters()).device
     states: dict[str, Tensor] = {}
@@ -119,10 +119,19 @@ def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:
     return names
 
 
-def _check_fit(
+def check_fit(
     ids: Sequence[Sequence[int]], parts: LanguageModelParts, model: "PreTrainedModel"
 ) -> None:
-    """Refuse ids and positions that the model lacks: on a GPU they would end the process."""
+    """Refuse ids and positions that the model lacks: on a GPU they would end the process.
+
+    Args:
+        ids: Token ids of each text.
+        parts: The model's parts.
+        model: The model.
+
+    Raises:
+        ValueError: If an id or a text's length is beyond the model's.
+    """
     weight = parts.embedding.weight
     largest = max(map(max, ids))
     if isinstance(weight, Tensor) and largest >= len(weight):

@@ -10,7 +10,7 @@ import torch
 
 from toolkit.lm import _hub_files
 from toolkit.lm._steps import check_steps, wanted_steps
-from toolkit.lm._stores import _answer, _is_offline, check_revision, is_repository_name
+from toolkit.lm._stores import check_revision, hub_answer, is_offline, is_repository_name
 from toolkit.lm.checkpoints import (
     Checkpoint,
     MissingCheckpointError,
@@ -74,7 +74,7 @@ class HubCheckpoint(Checkpoint):
     def _download(self, name: str, revision: str) -> Path | None:
         from huggingface_hub import hf_hub_download  # noqa: PLC0415
 
-        path = _answer(self.label, lambda: hf_hub_download(self.name, name, revision=revision))
+        path = hub_answer(self.label, lambda: hf_hub_download(self.name, name, revision=revision))
         return None if path is None else Path(path)
 
 
@@ -151,7 +151,7 @@ class HubRevisions(Series):
 
     def _report(self, absent: list[int]) -> None:
         shown = ", ".join(map(str, absent[:_SHOWN])) + (", ..." if absent[_SHOWN:] else "")
-        where = "in the cache of" if _is_offline() else "among the revisions of"
+        where = "in the cache of" if is_offline() else "among the revisions of"
         message = f"steps: {len(absent)} not {where} {self.repo}: {shown}"
         if self.strict:
             raise MissingCheckpointError(message)
@@ -171,7 +171,7 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
     is_commit = _COMMIT.fullmatch(revision) is not None
     commit = revision if is_commit else _hub_files.references(repo).get(revision)
     if commit is None:
-        where = "the cache holds" if _is_offline() else "the model has"
+        where = "the cache holds" if is_offline() else "the model has"
         raise MissingCheckpointError(f"revision: expected one that {where}, got {name}")
     number = _NUMBERED.fullmatch(revision)
     return HubCheckpoint(

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from toolkit.lm._pickled import _load
+from toolkit.lm._pickled import load_plain
 from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order, matching_paths
 from toolkit.lm.pretrained import load_tokenizer
 
@@ -88,7 +88,7 @@ class LightningCheckpoints(Series):
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the content; the tensors stay on disk until they are used."""
-    content = _load(path, mapped=zipfile.is_zipfile(path))
+    content = load_plain(path, mapped=zipfile.is_zipfile(path))
     wanted = {"global_step", "state_dict", "hyper_parameters"}
     whole = isinstance(content, dict) and wanted <= content.keys()
     if not whole or not isinstance(content["hyper_parameters"].get("config"), dict):

@@ -12,7 +12,7 @@ from toolkit.lm._tokens import token_ids
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.checkpoints import Checkpoint
 from toolkit.lm.families import language_model_parts
-from toolkit.lm.hidden_states import _check_fit
+from toolkit.lm.hidden_states import check_fit
 from toolkit.lm.local_checkpoints import FolderCheckpoint
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: in
         )
     model = _without_weights(folder)
     parts = language_model_parts(model)
-    _check_fit(token_ids(tokenizer, texts, max_length=max_length), parts, model)
+    check_fit(token_ids(tokenizer, texts, max_length=max_length), parts, model)
     weight: Any = parts.unembedding.weight
     return Outline(len(parts.blocks), min(len(weight), tokenizer_rows(tokenizer)), weight.shape[1])
 

@@ -1,7 +1,6 @@
 """A Hugging Face causal language model, trained from scratch or from published weights."""
 
 from collections.abc import Mapping
-from functools import partial
 from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -11,10 +10,9 @@ from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn import functional as F
-from torch.optim.lr_scheduler import LambdaLR
 
 from toolkit.lm._vocabulary import tokenizer_rows
-from toolkit.optim import AdamW, Settings, warmup_cosine
+from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -230,14 +228,12 @@ class LanguageModel(L.LightningModule):
             )
         else:
             optimizer = self.optimizer_factory(self.parameters())
-        total_steps = int(self.trainer.estimated_stepping_batches)
-        factor = partial(
-            warmup_cosine,
-            warmup_steps=round(self.warmup_fraction * total_steps),
-            total_steps=total_steps,
+        scheduler = warmup_cosine_scheduler(
+            optimizer,
+            int(self.trainer.estimated_stepping_batches),
+            warmup_fraction=self.warmup_fraction,
             floor=self.lr_floor,
         )
-        scheduler = LambdaLR(optimizer, factor)
         self._settings = Settings(optimizer, scheduler)
         return {
             "optimizer": optimizer,

@@ -1,7 +1,6 @@
 """The toy model of superposition (arXiv 2505.10465), several widths in one run."""
 
 from collections import defaultdict
-from functools import partial
 from math import isfinite
 from typing import Any, Literal
 
@@ -10,7 +9,6 @@ import torch
 from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 
 from toolkit.data.active_cells import ActiveCells
 from toolkit.functional.reconstruction import (
@@ -19,7 +17,7 @@ from toolkit.functional.reconstruction import (
     reconstruct,
     reconstruction_loss,
 )
-from toolkit.optim import AdamW, DecayMode, Settings, warmup_cosine
+from toolkit.optim import AdamW, DecayMode, Settings, warmup_cosine_scheduler
 
 
 class SuperpositionAutoencoder(L.LightningModule):
@@ -161,14 +159,12 @@ class SuperpositionAutoencoder(L.LightningModule):
             optimizer: torch.optim.Optimizer = AdamW(groups, self.lr, betas=self.betas)
         else:
             optimizer = self.optimizer_factory(self.parameters())
-        total_steps = int(self.trainer.estimated_stepping_batches)
-        factor = partial(
-            warmup_cosine,
-            warmup_steps=round(self.warmup_fraction * total_steps),
-            total_steps=total_steps,
+        scheduler = warmup_cosine_scheduler(
+            optimizer,
+            int(self.trainer.estimated_stepping_batches),
+            warmup_fraction=self.warmup_fraction,
             floor=self.lr_floor,
         )
-        scheduler = LambdaLR(optimizer, factor)
         self._settings = Settings(optimizer, scheduler)
         return {
             "optimizer": optimizer,
