@@ -1,7 +1,7 @@
 """The base of every measuring callback: when to measure, where to write, what to give back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -133,6 +133,12 @@ class MeasurementCallback(Callback, ABC):
         if self._fitting:
             self.history = dict(state_dict["history"])
 
+    def number_among(self, callbacks: Sequence[Callback]) -> None:
+        """Settle the prefix by the callbacks of a run: one of its own for each of a metric."""
+        before = _measuring(callbacks[: callbacks.index(self)])
+        number = [other.metric for other in before].count(self.metric)
+        self._suffix = f"_{number + 1}" if number else ""
+
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Refuse what cannot be measured."""
         if stage not in {"fit", "validate"}:
@@ -143,9 +149,7 @@ class MeasurementCallback(Callback, ABC):
                 f"{type(trainer.strategy).__name__}; use ddp or remove the callback"
             )
         self.check(trainer, pl_module)
-        siblings = _measuring(trainer)
-        number = [other.metric for other in siblings[: siblings.index(self)]].count(self.metric)
-        self._suffix = f"_{number + 1}" if number else ""
+        self.number_among(_callbacks(trainer))
         self._fitting = stage == "fit"
         self._checkpoint_step = None
         self._recorder = Recorder(trainer)
@@ -237,7 +241,7 @@ class MeasurementCallback(Callback, ABC):
         step: int,
         source: Any = None,  # noqa: ANN401
     ) -> None:
-        moment = Moment(trainer, pl_module, step, _measuring(trainer)[0].shared, source)
+        moment = Moment(trainer, pl_module, step, _measuring(_callbacks(trainer))[0].shared, source)
         try:
             with untouched(pl_module):
                 points = self.measure(moment)
@@ -290,6 +294,10 @@ class MeasurementCallback(Callback, ABC):
         return parameters
 
 
-def _measuring(trainer: L.Trainer) -> list[MeasurementCallback]:
+def _callbacks(trainer: L.Trainer) -> list[Callback]:
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return callbacks
+
+
+def _measuring(callbacks: Iterable[Callback]) -> list[MeasurementCallback]:
     return [callback for callback in callbacks if isinstance(callback, MeasurementCallback)]

@@ -6,6 +6,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,6 +173,23 @@ def test_what_is_done_is_not_done_again(
     # Another measurement is another version.
     assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny"), "--dtype=bfloat16") == 0
     assert {row.dtype for row in rows_of(tmp_path, version=1)} == {"bfloat16"}
+
+
+def test_a_second_callback_of_a_metric_keeps_its_prefix(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callbacks = [
+        {"class_path": "EmbeddingDeviation", "init_args": {"rows": rows}}
+        for rows in ("tokenizer", "all")
+    ]
+    texts = f"--texts={json.dumps(asdict(small_texts(tmp_path)))}"
+    lines = []
+    for _ in range(2):
+        series = local(f"{folders}/step-0064", name="tiny")
+        assert probe(tmp_path, series, texts, callbacks=callbacks) == 0
+        lines.append([x for x in capsys.readouterr().out.splitlines() if x.startswith("epsilon")])
+    assert lines[0] == lines[1]
+    assert len(set(lines[0])) == len(lines[0]) == 4
 
 
 def test_a_folder_with_other_weights_is_measured_again(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ class Walk:
             ValueError: If one cannot be had or measured; what is measured until then stays.
         """
         record = WalkRecord(self.folder)
+        for callback in self._measuring:
+            # Their own setup does it too late for a walk that has nothing left to do.
+            callback.number_among(self.callbacks)
         waiting = [checkpoint for checkpoint in checkpoints if not _is_done(checkpoint, record)]
         for checkpoint in waiting:
             if checkpoint.commit:
