@@ -107,11 +107,18 @@ class SubspacePGA(TextCallback):
         return {**super().conditions(moment), "k": used_k(self.subject(moment), self.k)}
 
     def check_subject(self, subject: "Subject") -> None:
-        """Refuse a subspace that does not fit."""
+        """Refuse a subspace that does not fit, and a removal that leaves nothing."""
         super().check_subject(subject)
         dim = subject.matrices["output"].shape[1]
         if self.k is not None and self.k > dim:
             raise ValueError(f"k: expected at most d = {dim}, the model's width, got {self.k}")
+        most = max([self.remove] if isinstance(self.remove, int) else self.remove)
+        least = min(len(subject.labelled.test_texts), dim)
+        if most >= least:
+            raise ValueError(
+                f"remove: expected fewer than {least}, the smaller of the model's width and the "
+                f"number of test texts, got {most}; remove fewer"
+            )
 
     def measure(self, moment: Moment) -> list[Point]:
         """Return the quantities of each layer."""

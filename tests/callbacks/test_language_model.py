@@ -307,6 +307,8 @@ def test_refused_before_the_first_step(tmp_path: Path) -> None:
     texts = small_texts(tmp_path)
     too_wide = SubspacePGA(texts=texts, k=17)
     refused(tmp_path, too_wide, Module(), "k: expected at most d = 16, the model's width, got 17")
+    too_many = SubspacePGA(texts=texts, k=3, remove=[1, 12])
+    refused(tmp_path, too_many, Module(), "remove: expected fewer than 12, the smaller .* got 12")
     refused(tmp_path, UnembeddingOverlap(), BoringModel(), "expected one Hugging Face language")
     refused(tmp_path, Spectrum(texts=texts, layers=["layer_9"]), Module(), "layers: expected names")
     module = Module()
