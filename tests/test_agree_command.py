@@ -5,8 +5,6 @@ import gc
 import json
 import math
 import re
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -40,9 +38,10 @@ from toolkit.agreement_report import as_text
 from toolkit.data.labelled_texts import load_texts
 from toolkit.figures_agreement import agreement_by_space
 from toolkit.functional import haar_bases
-from toolkit.lm.checkpoints import FolderCheckpoint, OpenedModel
+from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.families import language_model_parts, readout_matrix
 from toolkit.lm.hidden_states import hidden_states
+from toolkit.lm.local_checkpoints import FolderCheckpoint
 from toolkit.lm.outline import Outline, read_outline
 
 NUM_TEXTS = 24
@@ -445,13 +444,3 @@ def test_the_figure_shows_each_comparison() -> None:
         "random subspaces, mean and std",
     ]
     assert agreement_by_space(rows * 10).get_figheight() > 2 * figure.get_figheight()
-
-
-def test_help_costs_no_torch() -> None:
-    code = (
-        "import sys; from toolkit.cli import main; assert main(['agree', '--help']) == 0; "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--num_random" in done.stdout

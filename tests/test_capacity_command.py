@@ -1,8 +1,6 @@
 """The calculator: published answers, intervals, ranges, files, and one-line refusals."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -218,13 +216,3 @@ def test_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3.99e7" in capsys.readouterr().out
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "-1"]) == 2
     assert capsys.readouterr().err == "error: epsilon: expected a finite number above 0, got -1.0\n"
-
-
-def test_help_costs_no_torch() -> None:
-    code = (
-        "import sys; from toolkit.cli import main; assert main(['capacity', '--help']) == 0; "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "FIRST:LAST:STEP" in done.stdout

@@ -122,8 +122,18 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == (f"{__version__}\n", "")
 
 
-@pytest.mark.parametrize("args", [["--help"], ["--version"], ["probe", "--help"]], ids=" ".join)
-def test_help_and_version_do_not_import_torch(args: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--help"], "--version"),
+        (["--version"], __version__),
+        (["probe", "--help"], "--dry_run"),
+        (["capacity", "--help"], "FIRST:LAST:STEP"),
+        (["epsilon", "--help"], "--unembedding"),
+        (["agree", "--help"], "--num_random"),
+    ],
+)
+def test_help_and_version_do_not_import_torch(args: list[str], told: str) -> None:
     code = (
         "import sys; from toolkit.cli import main; "
         f"assert main({args!r}) == 0; "
@@ -132,6 +142,7 @@ def test_help_and_version_do_not_import_torch(args: list[str]) -> None:
     started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
     assert time.perf_counter() - started < 2
 
 

@@ -265,16 +265,6 @@ def test_the_figure_shows_models_classes_and_what_is_published() -> None:
     assert axes.get_legend() is None
 
 
-def test_help_costs_no_torch() -> None:
-    code = (
-        "import sys; from toolkit.cli import main; assert main(['epsilon', '--help']) == 0; "
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "--unembedding" in done.stdout
-
-
 def test_reading_loads_neither_transformers_nor_lightning(tmp_path: Path) -> None:
     folder = save_matrix(tmp_path / "model", noise(50, DIM), 40)
     code = (
