@@ -16,6 +16,7 @@ from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.tensors import read_embedding
 
 gguf = pytest.importorskip("gguf")
+pytest.importorskip("accelerate", reason="transformers loads GGUF files with it")
 
 NUM_HEADS, NUM_KEY_HEADS = 2, 1
 # Letters, the space of byte-level tokenizers, and two merged pieces.

@@ -129,9 +129,13 @@ class LocalFolders(Series):
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the folders and files that match, by their steps."""
-        from toolkit.lm.local_checkpoints import is_model_path, local_checkpoint  # noqa: PLC0415
+        from toolkit.lm.local_checkpoints import is_gguf, local_checkpoint  # noqa: PLC0415
 
-        paths = [path for path in matching_paths(self.pattern) if is_model_path(path)]
+        paths = [
+            path
+            for path in matching_paths(self.pattern)
+            if (path / "config.json").is_file() or is_gguf(path)
+        ]
         if not paths:
             raise ValueError(
                 "pattern: expected folders with a config.json or GGUF files, got none at "
@@ -174,10 +178,10 @@ class Models(Series):
 
     def _checkpoint(self, name: str) -> Checkpoint:
         from toolkit.lm.hub_revisions import published_checkpoint  # noqa: PLC0415
-        from toolkit.lm.local_checkpoints import is_model_path, local_checkpoint  # noqa: PLC0415
+        from toolkit.lm.local_checkpoints import is_gguf, local_checkpoint  # noqa: PLC0415
 
         path = Path(name).expanduser()
-        if path.is_dir() or is_model_path(path):
+        if path.is_dir() or is_gguf(path):
             return local_checkpoint(path, name=name, step=0, allow_pickle=self.allow_pickle)
         return published_checkpoint(name, allow_pickle=self.allow_pickle)
 

@@ -7,8 +7,6 @@ import torch
 
 from toolkit.lm.checkpoints import Checkpoint, OpenedModel
 
-GGUF = ".gguf"
-
 
 @dataclass(frozen=True, kw_only=True)
 class FolderCheckpoint(Checkpoint):
@@ -48,13 +46,13 @@ class GgufCheckpoint(Checkpoint):
         return load_gguf(self.path, dtype)
 
 
-def is_model_path(path: Path) -> bool:
-    """Whether there is a folder of a Hugging Face model, or a GGUF file."""
-    return (path / "config.json").is_file() or (path.suffix == GGUF and path.is_file())
+def is_gguf(path: Path) -> bool:
+    """Whether there is a file that calls itself GGUF."""
+    return path.suffix == ".gguf" and path.is_file()
 
 
 def local_checkpoint(path: Path, *, name: str, step: int, allow_pickle: bool) -> Checkpoint:
-    """Return the checkpoint in a folder or a GGUF file."""
-    if path.suffix == GGUF and path.is_file():
+    """Return the checkpoint in a GGUF file or a folder."""
+    if is_gguf(path):
         return GgufCheckpoint(name=name, step=step, path=path)
     return FolderCheckpoint(name=name, step=step, folder=path, allow_pickle=allow_pickle)
