@@ -122,9 +122,10 @@ def test_models_keep_their_order(root: Path) -> None:
         ([], "names: expected at least one model"),
         (["a", "a"], "names: expected different models"),
         (["no/such/folder"], "expected the name of a model on the Hub or a folder"),
+        (["model.gguf"], "names: expected an existing GGUF file, got model.gguf"),
         (["someone/model@../../x"], "revision: expected a branch, tag or commit, got '../../x'"),
     ],
-    ids=["none", "twice", "a path", "a revision that is a path"],
+    ids=["none", "twice", "a path", "no file", "a revision that is a path"],
 )
 def test_names_that_are_no_models(names: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -183,6 +183,8 @@ class Models(Series):
         path = Path(name).expanduser()
         if path.is_dir() or is_gguf(path):
             return local_checkpoint(path, name=name, step=0, allow_pickle=self.allow_pickle)
+        if path.suffix == ".gguf":
+            raise ValueError(f"names: expected an existing GGUF file, got {name}")
         return published_checkpoint(name, allow_pickle=self.allow_pickle)
 
 
