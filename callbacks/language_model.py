@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
@@ -122,12 +123,18 @@ class LanguageModelCallback(MeasurementCallback):
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> "PreTrainedTokenizerBase | None":
         if self.tokenizer is not None:
-            from toolkit.lm.pretrained import load_tokenizer  # noqa: PLC0415
-
-            return load_tokenizer(self.tokenizer)
+            return _named_tokenizer(self.tokenizer)
         holders = (pl_module, getattr(trainer, "datamodule", None))
         found = (getattr(holder, "tokenizer", None) for holder in holders)
         return next((tokenizer for tokenizer in found if tokenizer is not None), None)
+
+
+@cache
+def _named_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+    """Return a tokenizer by its name, read once for all callbacks and steps."""
+    from toolkit.lm.pretrained import load_tokenizer  # noqa: PLC0415
+
+    return load_tokenizer(name)
 
 
 class TextCallback(LanguageModelCallback):

@@ -8,6 +8,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+import transformers
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -367,3 +368,19 @@ def test_a_text_without_tokens_costs_one_point(monkeypatch: pytest.MonkeyPatch) 
         toy_trainer(watcher, max_steps=2).fit(module, batches())
     assert len(failures(warned)) == 2  # steps 0 and 2
     assert len(module.losses) == 2
+
+
+def test_a_named_tokenizer_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = Module()
+    module.tokenizer.save_pretrained(tmp_path / "words")
+    reads, read = [], transformers.AutoTokenizer.from_pretrained
+
+    def counted(name: str, **options: Any) -> Any:
+        reads.append(name)
+        return read(name, **options)
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", counted)
+    texts, name = small_texts(tmp_path), str(tmp_path / "words")
+    watchers = five_callbacks(texts, tokenizer=name, schedule=1)
+    toy_trainer(*watchers, max_steps=2).fit(module, batches())
+    assert reads == [name]
