@@ -110,7 +110,8 @@ def test_capacity_by_class(
     found = ask_json(capsys, folder)
     assert found["model_class"] == model_class
     text = ask(capsys, folder)
-    assert (" * arXiv 2606.02765 gives capacities below" in text) == (model_class is None)
+    assert ("\n* arXiv 2606.02765 gives capacities below" in text) == (model_class is None)
+    assert ask(capsys, folder, folder / "model.safetensors").count("arXiv") == text.count("arXiv")
     if model_class == 1:
         assert found["log10_capacity"] is None
         assert shown in text

@@ -132,6 +132,8 @@ def as_text(models: Sequence[MeasuredModel], failures: Mapping[str, str]) -> str
     header = ("model", "mu", "sigma", "epsilon", *(("stderr",) * stderr), "class")
     header = (*header, "log10 capacity", "tied", "V", "d", "dtype", "source")
     notes = [note for model in models for note in _notes(model)]
+    if any(map(_is_extrapolated, models)):
+        notes.append("* arXiv 2606.02765 gives capacities below epsilon 0.1 only")
     return aligned([header, *map(_cells, models)]) + "".join(f"{note}\n" for note in notes)
 
 
@@ -167,7 +169,7 @@ def draw(models: Sequence[MeasuredModel], path: Path) -> None:
 def _cells(model: MeasuredModel) -> tuple[str, ...]:
     capacity = "indeterminate"
     if model.log10_capacity is not None:
-        capacity = f"{model.log10_capacity:.2f}" + "*" * (model.epsilon >= _PUBLISHED_BELOW)
+        capacity = f"{model.log10_capacity:.2f}" + "*" * _is_extrapolated(model)
     rows = f"{model.rows_used}/{model.rows_stored}"
     return (
         model.model,
@@ -196,6 +198,8 @@ def _notes(model: MeasuredModel) -> list[str]:
         notes.append(f"{model.model}: no tokenizer found, every stored row is measured")
     if model.zero_rows:
         notes.append(f"{model.model}: {model.zero_rows} zero rows are left out")
-    if model.log10_capacity is not None and model.epsilon >= _PUBLISHED_BELOW:
-        notes.append(f"{model.model}: * arXiv 2606.02765 gives capacities below epsilon 0.1 only")
     return notes
+
+
+def _is_extrapolated(model: MeasuredModel) -> bool:
+    return model.log10_capacity is not None and model.epsilon >= _PUBLISHED_BELOW
