@@ -288,10 +288,29 @@ def test_pickles_when_allowed(legacy: bool, tmp_path: Path) -> None:
             found = read_embedding(source, matrix, allow_pickle=True)
             assert_equal(found.tensor, live(model, matrix))
             assert found.tied is True
+    path.rename(tmp_path / "part.bin")
     (tmp_path / "pytorch_model.bin.index.json").write_text(
-        json.dumps({"weight_map": dict.fromkeys(model.state_dict(), "pytorch_model.bin")})
+        json.dumps({"weight_map": dict.fromkeys(model.state_dict(), "part.bin")})
     )
     assert_equal(read_embedding(tmp_path, allow_pickle=True).tensor, live(model, "input"))
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_whole_file_counts_before_an_index(name: str, tmp_path: Path) -> None:
+    """As in transformers: saving a model once more leaves the index of its earlier parts."""
+    model = tiny_model("llama")
+    model.config.save_pretrained(tmp_path)
+    (tmp_path / f"{name}.index.json").write_text(
+        json.dumps({"weight_map": {"model.embed_tokens.weight": "gone"}})
+    )
+    if name.endswith("bin"):
+        torch.save(model.state_dict(), tmp_path / name)
+    else:
+        save_file(model.state_dict(), tmp_path / name)
+    for matrix in MATRICES:
+        found = read_embedding(tmp_path, matrix, allow_pickle=True)
+        assert (found.file, found.tied) == (name, False)
+        assert_equal(found.tensor, live(model, matrix))
 
 
 @pytest.mark.parametrize(

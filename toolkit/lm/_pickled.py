@@ -69,11 +69,14 @@ class PickledWeights(StoredWeights[Tensor]):
 
 
 def open_pickled(store: Store) -> PickledWeights | None:
-    """Open what the store's index names, or its single file; None if it has neither."""
+    """Open the store's single file, else what its index names; None if it has neither."""
+    # As transformers does: an index may be left from earlier weights in the same folder.
+    if store.holds(SINGLE):
+        return PickledWeights(store, SINGLE)
     index = store.json(INDEX)
-    if index is not None:
-        return PickledWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
-    return PickledWeights(store, SINGLE) if store.holds(SINGLE) else None
+    if index is None:
+        return None
+    return PickledWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
 
 
 def load_plain(path: Path, *, mapped: bool) -> Any:  # noqa: ANN401

@@ -85,11 +85,14 @@ class SafetensorsWeights(StoredWeights[_Entry]):
 
 
 def open_safetensors(store: Store) -> SafetensorsWeights | None:
-    """Open what the store's index names, or its single file; None if it has neither."""
+    """Open the store's single file, else what its index names; None if it has neither."""
+    # As transformers does: an index may be left from earlier weights in the same folder.
+    if store.holds(SINGLE):
+        return SafetensorsWeights(store, SINGLE)
     index = store.json(INDEX)
-    if index is not None:
-        return SafetensorsWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
-    return SafetensorsWeights(store, SINGLE) if store.holds(SINGLE) else None
+    if index is None:
+        return None
+    return SafetensorsWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
 
 
 def _entries(store: Store, file: str, reader: CountedReader) -> dict[str, _Entry]:
