@@ -3,13 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+# Its first import sets environment variables, which must not look like a test's.
+import lightning as L
+import torch
 import yaml  # type: ignore[import-untyped]
 
 from callbacks import TextSet
 from tests.callbacks.events import scalars
 from tests.callbacks.language import small_texts
 from toolkit.cli import main
+from toolkit.data.batch_stream import FixedBatches
+from toolkit.lm.pretrained import load_tokenizer
 
+TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6, 7], [7, 5, 3, 1, 2, 4, 6]])
 REPOSITORY = "someone/tiny-neox"
 
 
@@ -17,6 +23,22 @@ def probe(folder: Path, series: Any, *args: str, **settings: Any) -> int:
     """Run the command on a series with three quick callbacks; the run is called walk."""
     config = write_config(folder / "walk.yaml", small_texts(folder), series=series, **settings)
     return main(["probe", f"--config={config}", f"--root={folder / 'runs'}", *args])
+
+
+class TokenBatches(L.LightningDataModule):
+    """One batch of token ids, and the tokenizer in a folder, as a data module of a user has it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.folder = folder
+        self.tokenizer: Any = None
+
+    def prepare_data(self) -> None:
+        self.tokenizer = load_tokenizer(str(self.folder))
+
+    def val_dataloader(self) -> Any:
+        return FixedBatches(lambda _: {"input_ids": TOKENS}, 1)
 
 
 def write_config(path: Path, texts: TextSet, **settings: Any) -> Path:
@@ -31,7 +53,7 @@ def write_config(path: Path, texts: TextSet, **settings: Any) -> Path:
     return path
 
 
-def local(pattern: str, **options: Any) -> dict[str, Any]:
+def local(pattern: str | list[str], **options: Any) -> dict[str, Any]:
     return {"class_path": "LocalFolders", "init_args": {"pattern": pattern, **options}}
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from tests.callbacks.language import small_texts
 from tests.lm.fake_hub import commit_of, serve
 from tests.lm.listed_hub import ListedHub, save_revision
 from tests.lm.tiny_models import tiny_model, tiny_tokenizer
-from tests.probing import REPOSITORY, curves_of, local, probe, published
+from tests.probing import REPOSITORY, TOKENS, curves_of, local, probe, published
 from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.measure import measure
+from toolkit.model_logger import model_folder
 from toolkit.models import LanguageModel
 from toolkit.provenance import weights_hash
 from toolkit.table import MeasurementRow, read_measurements
@@ -107,6 +109,38 @@ def test_loss_is_the_mean_over_the_test_texts(walked: Walked) -> None:
     }
 
 
+def test_loss_on_batches_of_ones_own(folders: Path, tmp_path: Path) -> None:
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    arguments = {"folder": str(tmp_path / "tokenizer")}
+    data = {"class_path": "tests.probing.TokenBatches", "init_args": arguments}
+    series = local(f"{folders}/step-0008", name="tiny")
+    assert probe(tmp_path, series, data=data) == 0
+    logits = tiny_model(seed=8)(TOKENS).logits[:, :-1].detach().double()
+    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), TOKENS[:, 1:].flatten())
+    loss = values_at(rows_of(tmp_path), 8, "lm_val")["lm_val/loss/"]
+    assert loss == pytest.approx(float(wanted), rel=1e-5)
+    (row,) = [row for row in rows_of(tmp_path) if row.quantity == "perplexity"]
+    assert row.conditions == {"data": {"class": "TokenBatches", **arguments}}
+
+
+def test_batches_of_another_tokenizer_are_refused(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their ids are there, and mean other words."""
+    tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
+    file = tmp_path / "tokenizer" / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocabulary = content["model"]["vocab"]
+    first, second = list(vocabulary)[5:7]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    file.write_text(json.dumps(content))
+    data = {"class_path": "tests.probing.TokenBatches", "init_args": {"folder": str(file.parent)}}
+    assert probe(tmp_path, local(f"{folders}/step-0008"), data=data) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: data: expected token ids of the checkpoint's own tokenizer")
+    assert error.count("\n") == 1
+
+
 def test_equal_weights_are_measured_warned_of_and_marked(walked: Walked) -> None:
     (warning,) = walked.warned
     assert warning.startswith("tiny, step 1 holds the same weights as step 0: such steps are")
@@ -170,9 +204,49 @@ def test_what_is_done_is_not_done_again(
     assert (version / "measurements.csv").read_bytes().startswith(before)
     assert {row.step for row in rows_of(tmp_path)} == set(STEPS)
     assert sorted(step for step, _ in scalars(version / "tiny")["pga/z/final"]) == list(STEPS)
-    # Another measurement is another version.
+    # Another measurement is another version, and the first is found again.
     assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny"), "--dtype=bfloat16") == 0
     assert {row.dtype for row in rows_of(tmp_path, version=1)} == {"bfloat16"}
+    assert probe(tmp_path, local(f"{folders}/*", name="tiny")) == 0
+    assert not (tmp_path / "runs/walk/version_2").exists()
+
+
+def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -> None:
+    for number, steps in enumerate(((1, 2), (1,))):
+        for step in steps:
+            save_revision(tmp_path / f"run_{number}" / f"step-{step}", seed=10 * number + step)
+        assert probe(tmp_path, local(f"{tmp_path}/run_{number}/*", name="tiny")) == 0
+        assert {row.step for row in rows_of(tmp_path, version=number)} == set(steps)
+    # What is added to the first is measured into its own version.
+    both = local([f"{tmp_path}/run_0/*", f"{tmp_path}/more/*"], name="tiny")
+    save_revision(tmp_path / "more" / "step-3", seed=3)
+    assert probe(tmp_path, both) == 0
+    assert {row.step for row in rows_of(tmp_path, version=0)} == {1, 2, 3}
+
+
+def test_another_stage_of_a_repository_is_another_version(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revisions = {f"stage{n}-step{step}": folders / "step-0064" for n, step in ((1, 8), (2, 64))}
+    with serve(ListedHub({REPOSITORY: revisions}, tmp_path), tmp_path / "cache", monkeypatch):
+        for stage in (1, 2):
+            assert probe(tmp_path, published(pattern=rf"stage{stage}-step(\d+)")) == 0
+            (revision,) = {row.revision for row in rows_of(tmp_path, version=stage - 1)}
+            assert revision.startswith(f"stage{stage}-")
+
+
+@pytest.mark.filterwarnings("ignore:.*holds the same weights")
+def test_a_mark_goes_with_the_weights_that_it_is_about(tmp_path: Path) -> None:
+    for step in range(3):
+        save_revision(tmp_path / "hf" / f"step-{step}", seed=0)
+    marks = []
+    for _ in range(2):
+        assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+        rows = [row for row in rows_of(tmp_path) if row.quantity == "duplicate_of_step"]
+        marks.append({row.step: row.value for row in rows})
+        save_revision(tmp_path / "hf" / "step-0", seed=5)
+    assert marks == [{1: 0, 2: 0}, {2: 1}]
+    assert {row.step for row in rows_of(tmp_path)} == {0, 1, 2}
 
 
 def test_a_second_callback_of_a_metric_keeps_its_prefix(
@@ -236,8 +310,32 @@ def test_models_side_by_side(
         "probe/accuracy_against_z": [0],
     }
     for name in names:
-        assert len(scalars(version / name.removeprefix("/"))["pga/z/final"]) == 1
+        assert len(scalars(version / model_folder(name))["pga/z/final"]) == 1
+        # A path from elsewhere is not repeated below the run.
+        assert (version / model_folder(name)).parent == version
     assert all(f"\n{name}\n" in shown for name in names)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("EleutherAI/pythia-70m", r"EleutherAI/pythia-70m"),
+        ("hf/./step-1", r"hf/step-1"),
+        ("/data/models/step-1", r"step-1-[0-9a-f]{8}"),
+        ("../models/step-1", r"step-1-[0-9a-f]{8}"),
+        ("../..", r"[0-9a-f]{8}"),
+        ("/", r"[0-9a-f]{8}"),
+        (".", r"[0-9a-f]{8}"),
+    ],
+    ids=["Hub", "relative", "absolute", "above", "only above", "root", "here"],
+)
+def test_a_model_has_a_folder_below_the_run(name: str, folder: str) -> None:
+    assert re.fullmatch(folder, model_folder(name))
+
+
+def test_folders_of_models_are_different() -> None:
+    names = ["a/step-1", "/a/step-1", "../a/step-1", "/b/step-1", "step-1", ".", "..", "/"]
+    assert len({model_folder(name) for name in names}) == len(names)
 
 
 def test_checkpoints_of_a_run_of_our_own(tmp_path: Path) -> None:
@@ -320,7 +418,7 @@ def test_published_revisions(
 def test_a_dry_run_lists_bytes_and_fetches_nothing(
     hub: ListedHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert probe(tmp_path, published(steps="all"), "--dry_run") == 0
+    assert probe(tmp_path, published(steps="all"), "--dry-run") == 0
     out = capsys.readouterr().out
     size = sum(
         path.stat().st_size
@@ -331,6 +429,28 @@ def test_a_dry_run_lists_bytes_and_fetches_nothing(
     assert [line.split("@")[1] for line in out.splitlines()[:4]] == [f"step{s}" for s in STEPS]
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*the others are measured")
+def test_a_dry_run_lists_what_the_walk_would_do(
+    hub: ListedHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.vanished.add("step8")
+    assert probe(tmp_path, published(steps=[0, 8])) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")}
+    shutil.rmtree(tmp_path / "cache")
+    capsys.readouterr()
+    assert probe(tmp_path, published(steps="all"), "--dry_run") == 0
+    first, same, vanished, last, total = capsys.readouterr().out.splitlines()
+    assert first.split() == ["measured", "already", f"{REPOSITORY}@step0"]
+    assert vanished.split() == ["not", "there", f"{REPOSITORY}@step8"]
+    files = sum(path.stat().st_size for path in hub.repositories[REPOSITORY]["step64"].iterdir())
+    assert f"({2 * files} bytes) in all, 4 checkpoints" in total
+    assert all(f" GB in 5 files  {REPOSITORY}@step" in line for line in (same, last))
+    assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")} == before
+    assert not (tmp_path / "cache").exists()
+    assert probe(tmp_path, published(steps="all", strict=True), "--dry_run") == 2
+    assert capsys.readouterr().err.startswith("error: revision: expected one of the model's")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """TensorBoard curves of one model among those that a run measures."""
 
+import hashlib
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -8,6 +9,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from typing_extensions import override
 
 _SECONDS_BETWEEN_FLUSHES = 5
+_DIGEST_BYTES = 4
 
 
 class ModelLogger(TensorBoardLogger):
@@ -50,5 +52,12 @@ class ModelLogger(TensorBoardLogger):
 
 
 def model_folder(model: str) -> str:
-    """Return the folder's name of a model, whose own name may be a path from anywhere."""
-    return str(PurePath(*(part for part in PurePath(model).parts if part not in {"/", ".."})))
+    """Return a model's folder below the run's: its name, or something short for a path elsewhere.
+
+    Different models have different folders.
+    """
+    path = PurePath(model)
+    if path.parts and not path.is_absolute() and ".." not in path.parts:
+        return str(path)
+    digest = hashlib.blake2b(str(path).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+    return "-".join([*(part for part in path.parts[-1:] if part not in {"/", ".."}), digest])

@@ -15,14 +15,16 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from toolkit.atomic import write_atomically
 from toolkit.diagnostics import HeldStderr
-from toolkit.lm.checkpoints import Checkpoint, Series, joined
+from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
 from toolkit.measures.text_set import TextSet
 from toolkit.noise import without_noise
 from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
+from toolkit.progress import FirstStep
 from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
 from toolkit.trainer_cli import DEFAULT_ROOT
 from toolkit.walk import Walk
+from toolkit.walk_record import measured_before
 from toolkit.walk_report import report
 
 _TYPES: dict[str, Any] = {
@@ -60,19 +62,20 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
             raise ValueError("series: expected at least one, got none; give --series or --config")
         built = parser.instantiate_classes(config)
         checkpoints = joined(built.series)
+        text = parser.dump(config, skip_none=False, format="yaml")
+        folder = _folder(config, text)
         if config.dry_run:
-            _list(checkpoints)
+            _list(checkpoints, measured_before(checkpoints, folder))
             return 0
-        folder = _folder(config, parser)
+        write_atomically(folder / CONFIG, text.encode())
         walk = Walk(
             folder=folder,
-            callbacks=built.callbacks,
+            callbacks=[*built.callbacks, FirstStep(held)],
             texts=_texts(built),
             data=built.data,
             dtype=getattr(torch, config.dtype),
             accelerator=config.accelerator,
             max_disk_gb=config.max_disk_gb,
-            begin=held.start,
         )
         record = walk.run(checkpoints)
         report(walk, record, list(dict.fromkeys(c.name for c in checkpoints)))
@@ -89,29 +92,47 @@ def _parser() -> LightningArgumentParser:
             settings = {"choices": list(choices), "default": default}
         elif value is not None:
             settings = {"type": _TYPES[name], "default": default}
-        parser.add_argument(f"--{name}", help=text, **settings)
+        # A switch is found under either spelling: other commands have dashes.
+        spellings = [name] if value is not None else [name, name.replace("_", "-")]
+        flags = [f"--{spelling}" for spelling in spellings]
+        parser.add_argument(*flags, help=text, **settings)
     return parser
 
 
-def _folder(config: Namespace, parser: LightningArgumentParser) -> Path:
-    """Return the version of the run that measures the same, or a new one."""
+def _folder(config: Namespace, text: str) -> Path:
+    """Return the newest version of the run that measures the same, else that of a new one."""
     configs = [os.fspath(path) for path in config.get("config") or [] if path is not None]
     name = run_name(config.run or (None if configs else "probe"), configs, None)
     runs = RunFolder(Path(config.root or DEFAULT_ROOT), name)
-    text = parser.dump(config, skip_none=False, format="yaml")
-    versions = runs.versions()
-    newest = runs.version_folder(versions[-1]) if versions else None
-    if newest is None or not _measures_the_same(newest / CONFIG, text):
-        newest = runs.version_folder(runs.next_version())
-    write_atomically(newest / CONFIG, text.encode())
-    return newest
+    for version in reversed(runs.versions()):
+        if _measures_the_same(runs.version_folder(version) / CONFIG, text):
+            return runs.version_folder(version)
+    return runs.version_folder(runs.next_version())
 
 
 def _measures_the_same(path: Path, text: str) -> bool:
     if not path.is_file():
         return False
     earlier, now = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(text)
-    return isinstance(earlier, dict) and all(earlier.get(k) == now.get(k) for k in _MEASURING)
+    if not isinstance(earlier, dict) or any(earlier.get(k) != now.get(k) for k in _MEASURING):
+        return False
+    before, after = _origins(earlier.get("series")), _origins(now["series"])
+    return all(before[model] <= after[model] for model in before.keys() & after.keys())
+
+
+def _origins(series: Any) -> dict[str, set[str]]:  # noqa: ANN401
+    """Where the checkpoints of a model come from, for models whose name does not say it."""
+    origins: dict[str, set[str]] = {}
+    for one in series if isinstance(series, list) else [series]:
+        arguments = (one or {}).get("init_args") or {}
+        name, pattern = arguments.get("name"), arguments.get("pattern") or ""
+        if "repo" in arguments:
+            # Patterns for one repository may stand for different stages of training.
+            origins.setdefault(arguments["repo"], set()).add(pattern)
+        elif name and pattern:
+            patterns = pattern if isinstance(pattern, list) else [pattern]
+            origins.setdefault(name, set()).update(str(Path(one).parent) for one in patterns)
+    return origins
 
 
 def _texts(built: Namespace) -> TextSet:
@@ -122,18 +143,29 @@ def _texts(built: Namespace) -> TextSet:
     return next((texts for texts in of_callbacks if texts is not None), TextSet())
 
 
-def _list(checkpoints: Sequence[Checkpoint]) -> None:
-    """Print what is not on this machine yet."""
+def _list(checkpoints: Sequence[Checkpoint], measured: Sequence[Checkpoint]) -> None:
+    """Print what a walk would fetch: what is neither measured nor on this machine yet."""
     # Two revisions may share a file, which is then downloaded once; a listing cannot tell.
     total = 0
     for checkpoint in checkpoints:
-        files = checkpoint.missing()
-        size = sum(file.size for file in files)
+        if checkpoint in measured:
+            state, size = "measured already", 0
+        else:
+            state, size = _to_fetch(checkpoint)
         total += size
-        state = (
-            f"{size / _GIGABYTE:9.3f} GB in {len(files)} files" if files else "     here already"
-        )
-        sys.stdout.write(f"{state}  {checkpoint.label}\n")
+        sys.stdout.write(f"{state:>22}  {checkpoint.label}\n")
     sys.stdout.write(
         f"{total / _GIGABYTE:9.3f} GB ({total} bytes) in all, {len(checkpoints)} checkpoints\n"
     )
+
+
+def _to_fetch(checkpoint: Checkpoint) -> tuple[str, int]:
+    """What a listing says about a checkpoint, and the bytes to fetch."""
+    try:
+        files = checkpoint.missing()
+    except MissingCheckpointError:
+        if getattr(checkpoint, "strict", True):
+            raise
+        return "not there", 0
+    size = sum(file.size for file in files)
+    return f"{size / _GIGABYTE:.3f} GB in {len(files)} files" if files else "here already", size

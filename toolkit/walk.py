@@ -1,10 +1,11 @@
 """Measure checkpoints one after the other, each as a stand-alone validation."""
 
 import gc
+import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -46,7 +47,6 @@ class Walk:
         dtype: What the weights are loaded as.
         accelerator: Lightning's name of the device.
         max_disk_gb: Limit on what is downloaded, see `toolkit.lm.fetch_ahead`.
-        begin: Called before the first measurement.
     """
 
     folder: Path
@@ -56,7 +56,6 @@ class Walk:
     dtype: torch.dtype = torch.float32
     accelerator: str = "auto"
     max_disk_gb: float | None = None
-    begin: Callable[[], None] = lambda: None
 
     def run(self, checkpoints: Sequence[Checkpoint]) -> WalkRecord:
         """Measure the checkpoints that have not been measured yet, models one after the other.
@@ -68,13 +67,16 @@ class Walk:
         for callback in self._measuring:
             # Their own setup does it too late for a walk that has nothing left to do.
             callback.number_among(self.callbacks)
-        waiting = [checkpoint for checkpoint in checkpoints if not _is_done(checkpoint, record)]
-        for checkpoint in waiting:
-            if checkpoint.commit:
+        for checkpoint in checkpoints:
+            if checkpoint.commit and record.hash_of(checkpoint) is None:
                 record.drop(checkpoint)
+        # A commit fixes the weights; a folder's name does not, and must be opened.
+        waiting = [c for c in checkpoints if not c.commit or record.hash_of(c) is None]
+        # What cannot be had is told of before anything is fetched.
         if waiting and self.data is None:
-            # Texts that cannot be had are told of before anything is fetched.
             self.texts.load()
+        elif waiting and self.data is not None:
+            self.data.prepare_data()
         walk = fetch_ahead(
             waiting, record=self.folder / _RECORD_OF_FILES, max_disk_gb=self.max_disk_gb
         )
@@ -109,13 +111,10 @@ class Walk:
         start = time.monotonic()
         opened = checkpoint.open(self.dtype)
         digest = weights_hash(opened.model.named_parameters())
-        done = record.hash_of(checkpoint)
-        if done == digest:
+        if record.hash_of(checkpoint) == digest:
             return
-        if done is not None:
-            record.drop(checkpoint)
+        if record.drop(checkpoint):
             self.restore(record, checkpoint.name)
-        self.begin()
         self._measure(logger, checkpoint, opened, digest, record)
         seconds = time.monotonic() - start
         sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
@@ -129,6 +128,8 @@ class Walk:
         digest: str,
         record: WalkRecord,
     ) -> None:
+        if self.data is not None:
+            _check_tokens(self.data, opened.tokenizer)
         batches = None if self.data is not None else self._batches(opened.tokenizer)
         module = _module(checkpoint, opened)
         # A trainer keeps its last model, so each checkpoint has one of its own.
@@ -170,7 +171,9 @@ class Walk:
         """Return the fields that the rows about the checkpoint as a whole share."""
         data = {"texts": asdict(self.texts)}
         if self.data is not None:
-            data = {"data": {"class": type(self.data).__name__, **dict(self.data.hparams)}}
+            # A user's may hold anything, such as a Path.
+            arguments = json.loads(json.dumps(dict(self.data.hparams), default=str))
+            data = {"data": {"class": type(self.data).__name__, **arguments}}
         return {
             "run": "/".join(self.folder.parts[-2:]),
             "model": checkpoint.name,
@@ -200,11 +203,6 @@ class Walk:
         )
 
 
-def _is_done(checkpoint: Checkpoint, record: WalkRecord) -> bool:
-    """Whether it need not even be opened: a commit fixes the weights, a folder's name does not."""
-    return bool(checkpoint.commit) and record.hash_of(checkpoint) is not None
-
-
 def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
     """Leave out, with a warning, what turned out not to be there."""
     for checkpoint, error in walk:
@@ -214,6 +212,17 @@ def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
             raise error
         else:
             yield checkpoint
+
+
+def _check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Refuse token ids that mean something else to the model: its loss would be a number, too."""
+    own: PreTrainedTokenizerBase | None = getattr(data, "tokenizer", None)
+    if own is None or tokenizer is None or own.get_vocab().items() <= tokenizer.get_vocab().items():
+        return
+    raise ValueError(
+        f"data: expected token ids of the checkpoint's own tokenizer, got {type(data).__name__} "
+        "with another one; give it the tokenizer of the series"
+    )
 
 
 def _module(checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:

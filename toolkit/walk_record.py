@@ -1,6 +1,6 @@
 """What a walk has measured: each checkpoint whole, in table and curves, or not at all."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ from toolkit.event_files import keep_steps
 from toolkit.lm.checkpoints import Checkpoint
 from toolkit.model_logger import model_folder
 from toolkit.points import Point, measurement_rows
-from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
+from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
 
 METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"
@@ -29,11 +29,7 @@ class WalkRecord:
         self._folder = folder
         self.table = MeasurementTable(folder / TABLE_NAME)
         rows = self.table.rows()
-        self._done = {
-            (row.model, row.step): row
-            for row in rows
-            if (row.metric, row.quantity) == (METRIC, _LAST)
-        }
+        self._done = _last_rows(rows)
         self.table.keep(lambda row: (row.model, row.step) in self._done)
         for model in {row.model for row in rows}:
             self._keep_points(model)
@@ -43,10 +39,7 @@ class WalkRecord:
 
         A revision that has got another commit since has not.
         """
-        row = self._done.get((checkpoint.name, checkpoint.step))
-        if row is None or (row.revision, row.commit) != (checkpoint.revision, checkpoint.commit):
-            return None
-        return row.weights_hash
+        return _hash_of(checkpoint, self._done)
 
     def first_with(self, weights_hash: str, model: str) -> int | None:
         """Return the smallest step of the model at which it had these weights."""
@@ -57,11 +50,23 @@ class WalkRecord:
         ]
         return min(steps, default=None)
 
-    def drop(self, checkpoint: Checkpoint) -> None:
-        """Remove what has been measured at this step of the model, with other weights."""
-        if self._done.pop((checkpoint.name, checkpoint.step), None) is not None:
-            self.table.keep(lambda row: (row.model, row.step) in self._done)
-            self._keep_points(checkpoint.name)
+    def drop(self, checkpoint: Checkpoint) -> bool:
+        """Remove what has been measured at this step of the model, with other weights.
+
+        Later steps that are marked as having the same weights go as well.
+
+        Returns:
+            Whether there was anything.
+        """
+        model = checkpoint.name
+        if self._done.pop((model, checkpoint.step), None) is None:
+            return False
+        for step, first in self.duplicates(model).items():
+            if first == checkpoint.step < step:
+                self._done.pop((model, step), None)
+        self.table.keep(lambda row: (row.model, row.step) in self._done)
+        self._keep_points(model)
+        return True
 
     def finish(self, points: Iterable[Point], num_parameters: int, common: dict[str, Any]) -> None:
         """Write what belongs to the checkpoint as a whole, after everything else about it."""
@@ -88,6 +93,26 @@ class WalkRecord:
     def _keep_points(self, model: str) -> None:
         steps = {step for name, step in self._done if name == model}
         keep_steps(self._folder / model_folder(model), steps)
+
+
+def measured_before(checkpoints: Iterable[Checkpoint], folder: Path) -> list[Checkpoint]:
+    """Return those whose commit the table in a run's folder holds; the table stays as it is."""
+    path = folder / TABLE_NAME
+    done = _last_rows(read_measurements(path) if path.exists() else [])
+    return [one for one in checkpoints if one.commit and _hash_of(one, done) is not None]
+
+
+def _last_rows(rows: Iterable[MeasurementRow]) -> dict[tuple[str, int], MeasurementRow]:
+    """The last row of each checkpoint that is whole."""
+    lasts = (row for row in rows if (row.metric, row.quantity) == (METRIC, _LAST))
+    return {(row.model, row.step): row for row in lasts}
+
+
+def _hash_of(checkpoint: Checkpoint, done: Mapping[tuple[str, int], MeasurementRow]) -> str | None:
+    row = done.get((checkpoint.name, checkpoint.step))
+    if row is None or (row.revision, row.commit) != (checkpoint.revision, checkpoint.commit):
+        return None
+    return row.weights_hash
 
 
 def _tag(row: MeasurementRow) -> str:
