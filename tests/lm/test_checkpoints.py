@@ -90,6 +90,17 @@ def test_a_lacking_tensor_is_an_error_rather_than_random(tmp_path: Path) -> None
         LocalFolders(f"{tmp_path}/step1").checkpoints()[0].open()
 
 
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    folder = save_revision(tmp_path / "step1", seed=0)
+    file = folder / "model.safetensors"
+    whole = file.read_bytes()
+    for size in (7, 100, len(whole) - 8):
+        file.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match=r"expected a whole model in .*step1, got") as caught:
+            LocalFolders(str(folder)).checkpoints()[0].open()
+        assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("names", "message"),
     [

@@ -100,8 +100,10 @@ def _whole_model(
     label: str,
     **options: Any,  # noqa: ANN401
 ) -> "PreTrainedModel":
+    from safetensors import SafetensorError  # noqa: PLC0415
     from transformers import AutoModelForCausalLM  # noqa: PLC0415
 
+    broken = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
     try:
         with without_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -117,7 +119,7 @@ def _whole_model(
             f"checkpoint: expected plain tensors in {label}, got a pickle that asks for code; "
             "refused, nothing in it was run"
         ) from error
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except broken as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise ValueError(f"checkpoint: expected a whole model in {label}, got {reason}") from error
     model, report = loaded
