@@ -29,7 +29,7 @@ from toolkit.data.batch_stream import FixedBatches
 from toolkit.measure import measure
 from toolkit.model_logger import model_folder
 from toolkit.models import LanguageModel
-from toolkit.provenance import weights_hash
+from toolkit.provenance import texts_hash, weights_hash
 from toolkit.table import MeasurementRow, read_measurements
 
 STEPS = (0, 1, 8, 64)
@@ -222,6 +222,30 @@ def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -
     save_revision(tmp_path / "more" / "step-3", seed=3)
     assert probe(tmp_path, both) == 0
     assert {row.step for row in rows_of(tmp_path, version=0)} == {1, 2, 3}
+
+
+def test_a_walk_is_not_continued_with_other_texts(
+    folders: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert probe(tmp_path, local(f"{folders}/step-0008", name="tiny")) == 0
+    (path,) = (tmp_path / "runs").rglob("measurements.csv")
+    before = path.read_bytes()
+    (hashed,) = {
+        row.conditions["texts"]["texts_hash"] for row in rows_of(tmp_path) if row.metric == "lm_val"
+    }
+    drawn = small_texts(tmp_path).load()
+    assert hashed == texts_hash([*drawn.train_texts, *drawn.test_texts])
+    # As a process that is started later sees the file.
+    others = drawn._replace(test_texts=drawn.test_texts[::-1])
+    monkeypatch.setattr("toolkit.measures.text_set._loaded", lambda *_: others)
+    assert probe(tmp_path, local(f"{folders}/*", name="tiny")) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: texts: expected those that ")
+    assert error.count("\n") == 1
+    assert path.read_bytes() == before
 
 
 def test_another_stage_of_a_repository_is_another_version(

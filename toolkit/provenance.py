@@ -1,6 +1,7 @@
-"""What a number was measured on: a fingerprint of the weights, and the versions in use."""
+"""What a number was measured on: fingerprints of weights and texts, and the versions in use."""
 
 import hashlib
+import json
 import platform
 from collections.abc import Iterable
 from functools import cache
@@ -42,6 +43,11 @@ def _digest(name: str, tensor: Tensor) -> bytes:
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     digest.update(flat.view(torch.uint8).numpy().data)
     return digest.digest()
+
+
+def texts_hash(texts: Iterable[str]) -> str:
+    """Return a BLAKE2 fingerprint of the texts in their order, 32 hexadecimal digits."""
+    return hashlib.blake2b(json.dumps(list(texts)).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def dtype_names(tensors: Iterable[Tensor]) -> str:

@@ -28,8 +28,8 @@ from toolkit.model_logger import ModelLogger
 from toolkit.models import LanguageModel
 from toolkit.noise import said_once
 from toolkit.points import Point
-from toolkit.provenance import dtype_names, versions, weights_hash
-from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
+from toolkit.provenance import dtype_names, texts_hash, versions, weights_hash
+from toolkit.walk_record import DUPLICATE, METRIC, TEXTS_HASH, WalkRecord
 
 _RECORD_OF_FILES = "fetched.json"
 _LOSS = "lm_val"
@@ -74,7 +74,7 @@ class Walk:
         waiting = [c for c in checkpoints if not c.commit or record.hash_of(c) is None]
         # What cannot be had is told of before anything is fetched.
         if waiting and self.data is None:
-            self.texts.load()
+            self._check_texts(record)
         elif waiting and self.data is not None:
             self.data.prepare_data()
         walk = fetch_ahead(
@@ -169,8 +169,9 @@ class Walk:
 
     def _common(self, checkpoint: Checkpoint, model: nn.Module, digest: str) -> dict[str, Any]:
         """Return the fields that the rows about the checkpoint as a whole share."""
-        data = {"texts": asdict(self.texts)}
-        if self.data is not None:
+        if self.data is None:
+            data = {"texts": {**asdict(self.texts), TEXTS_HASH: _texts_hash(self.texts)}}
+        else:
             # A user's may hold anything, such as a Path.
             arguments = json.loads(json.dumps(dict(self.data.hparams), default=str))
             data = {"data": {"class": type(self.data).__name__, **arguments}}
@@ -185,6 +186,14 @@ class Walk:
             "weights_hash": digest,
             "versions": versions("lightning", "transformers"),
         }
+
+    def _check_texts(self, record: WalkRecord) -> None:
+        """Refuse to continue a curve with other texts: a file's name does not say what is in it."""
+        if record.texts_hashes() - {_texts_hash(self.texts)}:
+            raise ValueError(
+                f"texts: expected those that {self.folder} was measured with, got others from "
+                f"{self.texts.source}; restore them, or start a new walk with --run"
+            )
 
     def _batches(
         self, tokenizer: PreTrainedTokenizerBase | None
@@ -212,6 +221,11 @@ def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
             raise error
         else:
             yield checkpoint
+
+
+def _texts_hash(texts: TextSet) -> str:
+    drawn = texts.load()
+    return texts_hash([*drawn.train_texts, *drawn.test_texts])
 
 
 def _check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase | None) -> None:

@@ -12,6 +12,7 @@ from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_mea
 
 METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"
+TEXTS_HASH = "texts_hash"
 # The row that is written last of all: with it a checkpoint is whole.
 _LAST = "num_parameters"
 
@@ -74,6 +75,11 @@ class WalkRecord:
         rows = measurement_rows([*points, last], common)
         self.table.append(rows)
         self._done[rows[-1].model, rows[-1].step] = rows[-1]
+
+    def texts_hashes(self) -> set[str]:
+        """Return the fingerprints of the texts that were read."""
+        texts = (row.conditions.get("texts", {}) for row in self._done.values())
+        return {one[TEXTS_HASH] for one in texts if TEXTS_HASH in one}
 
     def history(self, model: str) -> dict[int, dict[str, float]]:
         """Return the values of a model by step and tag."""
