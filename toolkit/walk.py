@@ -1,13 +1,12 @@
 """Measure checkpoints one after the other, each as a stand-alone validation."""
 
 import gc
-import json
 import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,8 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
+from torch import nn
 
-from toolkit.data.batch_stream import FixedBatches
-from toolkit.lm._tokens import token_ids
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
 from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
 from toolkit.measures.text_set import TextSet
@@ -28,8 +23,9 @@ from toolkit.model_logger import ModelLogger
 from toolkit.models import LanguageModel
 from toolkit.noise import said_once
 from toolkit.points import Point
-from toolkit.provenance import dtype_names, texts_hash, versions, weights_hash
-from toolkit.walk_record import DUPLICATE, METRIC, TEXTS_HASH, WalkRecord
+from toolkit.provenance import dtype_names, versions, weights_hash
+from toolkit.walk_batches import check_tokens, conditions, fingerprint, text_batches
+from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
 
 _RECORD_OF_FILES = "fetched.json"
 _LOSS = "lm_val"
@@ -129,8 +125,8 @@ class Walk:
         record: WalkRecord,
     ) -> None:
         if self.data is not None:
-            _check_tokens(self.data, opened.tokenizer)
-        batches = None if self.data is not None else self._batches(opened.tokenizer)
+            check_tokens(self.data, opened.tokenizer)
+        batches = None if self.data is not None else text_batches(self.texts, opened.tokenizer)
         module = _module(checkpoint, opened)
         # A trainer keeps its last model, so each checkpoint has one of its own.
         trainer = L.Trainer(
@@ -169,19 +165,13 @@ class Walk:
 
     def _common(self, checkpoint: Checkpoint, model: nn.Module, digest: str) -> dict[str, Any]:
         """Return the fields that the rows about the checkpoint as a whole share."""
-        if self.data is None:
-            data = {"texts": {**asdict(self.texts), TEXTS_HASH: _texts_hash(self.texts)}}
-        else:
-            # A user's may hold anything, such as a Path.
-            arguments = json.loads(json.dumps(dict(self.data.hparams), default=str))
-            data = {"data": {"class": type(self.data).__name__, **arguments}}
         return {
             "run": "/".join(self.folder.parts[-2:]),
             "model": checkpoint.name,
             "revision": checkpoint.revision,
             "commit": checkpoint.commit,
             "step": checkpoint.step,
-            "conditions": data,
+            "conditions": conditions(self.texts, self.data),
             "dtype": dtype_names(model.parameters()),
             "weights_hash": digest,
             "versions": versions("lightning", "transformers"),
@@ -189,27 +179,11 @@ class Walk:
 
     def _check_texts(self, record: WalkRecord) -> None:
         """Refuse to continue a curve with other texts: a file's name does not say what is in it."""
-        if record.texts_hashes() - {_texts_hash(self.texts)}:
+        if record.texts_hashes() - {fingerprint(self.texts)}:
             raise ValueError(
                 f"texts: expected those that {self.folder} was measured with, got others from "
                 f"{self.texts.source}; restore them, or start a new walk with --run"
             )
-
-    def _batches(
-        self, tokenizer: PreTrainedTokenizerBase | None
-    ) -> FixedBatches[dict[str, Tensor]]:
-        """The test texts as padded batches of token ids."""
-        if tokenizer is None:
-            raise ValueError(
-                "series: expected checkpoints with a tokenizer to read the texts with, got one "
-                "without; give the series or data a tokenizer"
-            )
-        texts, size = self.texts.load().test_texts, self.texts.batch_size
-        ids = token_ids(tokenizer, texts, max_length=self.texts.max_length)
-        return FixedBatches(
-            lambda position: _padded(ids[position * size : (position + 1) * size]),
-            -(-len(ids) // size),
-        )
 
 
 def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
@@ -223,22 +197,6 @@ def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
             yield checkpoint
 
 
-def _texts_hash(texts: TextSet) -> str:
-    drawn = texts.load()
-    return texts_hash([*drawn.train_texts, *drawn.test_texts])
-
-
-def _check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Refuse token ids that mean something else to the model: its loss would be a number, too."""
-    own: PreTrainedTokenizerBase | None = getattr(data, "tokenizer", None)
-    if own is None or tokenizer is None or own.get_vocab().items() <= tokenizer.get_vocab().items():
-        return
-    raise ValueError(
-        f"data: expected token ids of the checkpoint's own tokenizer, got {type(data).__name__} "
-        "with another one; give it the tokenizer of the series"
-    )
-
-
 def _module(checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
     """Return the model as a module that knows its step and where it comes from."""
     module = LanguageModel({"model_type": opened.model.config.model_type})
@@ -246,14 +204,6 @@ def _module(checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
     source = (checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step)
     module.on_load_checkpoint({"global_step": checkpoint.step, "weights_source": source})
     return module
-
-
-def _padded(ids: list[list[int]]) -> dict[str, Tensor]:
-    rows = [torch.tensor(one) for one in ids]
-    return {
-        "input_ids": pad_sequence(rows, batch_first=True),
-        "attention_mask": pad_sequence([torch.ones_like(row) for row in rows], batch_first=True),
-    }
 
 
 def _width(model: nn.Module) -> int:
