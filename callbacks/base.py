@@ -21,7 +21,7 @@ from toolkit.points import Point
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
+SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 
 
 class MeasurementCallback(Callback, ABC):
@@ -143,7 +143,7 @@ class MeasurementCallback(Callback, ABC):
         """Refuse what cannot be measured."""
         if stage not in {"fit", "validate"}:
             return
-        if isinstance(trainer.strategy, _SHARDED):
+        if isinstance(trainer.strategy, SHARDED):
             raise ValueError(  # noqa: TRY004 - the run is wrong, not a call
                 f"strategy: expected whole weights on every rank for {type(self).__name__}, got "
                 f"{type(trainer.strategy).__name__}; use ddp or remove the callback"

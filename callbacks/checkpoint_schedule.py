@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import lightning as L
-from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
 from typing_extensions import override
 
+from callbacks._tokenizer import held_tokenizer
+from callbacks.base import SHARDED
 from callbacks.schedule import Schedule
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.lm.saving import save_folder
@@ -16,7 +17,6 @@ from toolkit.lm.saving import save_folder
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 _NAME = "step-{:08d}"
 _STEP = re.compile(r"\.?step-(\d{8,})(\..*)?")
 
@@ -79,7 +79,7 @@ class CheckpointSchedule(RunCheckpoint):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         """Settle the folder, and refuse what cannot be saved whole."""
         super().setup(trainer, pl_module, stage)
-        if stage == "fit" and self.save_hf and isinstance(trainer.strategy, _SHARDED):
+        if stage == "fit" and self.save_hf and isinstance(trainer.strategy, SHARDED):
             raise ValueError(
                 "save_hf: expected whole weights on every rank, got "
                 f"{type(trainer.strategy).__name__}; set save_hf to false or use ddp"
@@ -146,11 +146,8 @@ class CheckpointSchedule(RunCheckpoint):
             self._save_folder(trainer, pl_module)
 
     def _save_folder(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        holders = (pl_module, getattr(trainer, "datamodule", None))
-        found = (getattr(holder, "tokenizer", None) for holder in holders)
-        tokenizer = next((tokenizer for tokenizer in found if tokenizer is not None), None)
         path = self._folder / "hf" / _NAME.format(trainer.global_step)
-        save_folder(path, _whole_model(pl_module), tokenizer)
+        save_folder(path, _whole_model(pl_module), held_tokenizer(trainer, pl_module))
 
     def _complete(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write what a kill kept from being written of the scheduled step that is continued."""

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 from torch import Tensor
 
+from callbacks._tokenizer import held_tokenizer
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
 from toolkit.measures.text_set import TextSet
+from toolkit.points import values_by_layer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -124,9 +126,7 @@ class LanguageModelCallback(MeasurementCallback):
     ) -> "PreTrainedTokenizerBase | None":
         if self.tokenizer is not None:
             return _named_tokenizer(self.tokenizer)
-        holders = (pl_module, getattr(trainer, "datamodule", None))
-        found = (getattr(holder, "tokenizer", None) for holder in holders)
-        return next((tokenizer for tokenizer in found if tokenizer is not None), None)
+        return held_tokenizer(trainer, pl_module)
 
 
 @cache
@@ -209,13 +209,8 @@ class TextCallback(LanguageModelCallback):
 
         figures = {}
         for quantity, label in self.heat_maps.items():
-            prefix = self.tag(quantity) + "/"
             steps = {
-                step: {
-                    tag.removeprefix(prefix): value
-                    for tag, value in measured.items()
-                    if tag.startswith(prefix)
-                }
+                step: values_by_layer(measured, self.tag(quantity))
                 for step, measured in {**self.history, moment.step: values}.items()
             }
             figures[f"{quantity}_heat_map"] = layer_step_heat_map(

@@ -40,3 +40,9 @@ def measurement_rows(points: Iterable[Point], common: Mapping[str, Any]) -> list
         common: The fields of `MeasurementRow` that all rows share.
     """
     return [MeasurementRow(**point._asdict(), **common) for point in points]
+
+
+def values_by_layer(values: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """Return the values whose tags are ``prefix/<layer>``, by layer."""
+    start = f"{prefix}/"
+    return {tag.removeprefix(start): v for tag, v in values.items() if tag.startswith(start)}

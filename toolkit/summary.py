@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolkit.atomic import write_atomically
+from toolkit.points import values_by_layer
 
 _WIDTH = re.compile(r"m_0*(\d+)")
 
@@ -85,10 +86,9 @@ def collect(callbacks: Iterable[Any]) -> Summary:
         for quantity, name in callback.headline_columns.items():
             title = f"{name} ({callback.prefix})" if name in columns else name
             columns.append(title)
-            prefix = f"{callback.prefix}/{quantity}/"
-            for tag, value in callback.latest.items():
-                if tag.startswith(prefix):
-                    cells.setdefault(tag.removeprefix(prefix), {})[title] = value
+            prefix = f"{callback.prefix}/{quantity}"
+            for layer, value in values_by_layer(callback.latest, prefix).items():
+                cells.setdefault(layer, {})[title] = value
     return Summary(
         step=max(
             (max(callback.history) for callback in measuring if callback.history), default=None

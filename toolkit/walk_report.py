@@ -12,6 +12,7 @@ from toolkit.atomic import write_atomically
 from toolkit.figures_layers import layer_step_heat_map
 from toolkit.figures_models import against_depth, one_against_another
 from toolkit.model_logger import model_folder
+from toolkit.points import values_by_layer
 from toolkit.run_folder import SUMMARY
 from toolkit.summary import collect
 from toolkit.walk import Walk
@@ -66,7 +67,7 @@ def _heat_maps(
         maps: Mapping[str, str] = getattr(callback, "heat_maps", {})
         for quantity, label in maps.items():
             prefix = f"{_prefix(callback)}/{quantity}"
-            values = {step: _by_layer(measured, prefix) for step, measured in history.items()}
+            values = {step: values_by_layer(measured, prefix) for step, measured in history.items()}
             if any(values.values()):
                 figures[prefix.replace("/", "_")] = layer_step_heat_map(
                     values,
@@ -80,7 +81,11 @@ def _heat_maps(
 def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
     """Draw the models' last steps side by side, anew at each end of a walk."""
     z, accuracy = (
-        {model: layers for model, values in latest.items() if (layers := _by_layer(values, tag))}
+        {
+            model: layers
+            for model, values in latest.items()
+            if (layers := values_by_layer(values, tag))
+        }
         for tag in ("pga/z", "probe/accuracy")
     )
     figures = {"pga/z_against_depth": against_depth(z, label="PGA z")} if z else {}
@@ -96,11 +101,6 @@ def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
         for tag, figure in figures.items():
             _save(figure, folder / FIGURES / f"{tag.replace('/', '_')}.png")
             board.add_figure(tag, figure)
-
-
-def _by_layer(values: Mapping[str, float], prefix: str) -> dict[str, float]:
-    start = f"{prefix}/"
-    return {tag.removeprefix(start): v for tag, v in values.items() if tag.startswith(start)}
 
 
 def _prefix(callback: Any) -> str:  # noqa: ANN401

@@ -314,7 +314,7 @@ def test_adapters_are_refused(folder: Path, tmp_path: Path) -> None:
 
 
 def test_sharded_weights_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("callbacks.checkpoint_schedule._SHARDED", L.pytorch.strategies.Strategy)
+    monkeypatch.setattr("callbacks.checkpoint_schedule.SHARDED", L.pytorch.strategies.Strategy)
     with pytest.raises(ValueError, match="save_hf: expected whole weights on every rank, got Sing"):
         fit(tmp_path, toy_data(), CheckpointSchedule(), model=toy_model())
 
