@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from toolkit import __version__
-from toolkit.provenance import versions, weights_hash
+from toolkit.provenance import matrix_hash, versions, weights_hash
 
 
 def reference(name: str, shape: tuple[int, ...], raw: bytes) -> str:
@@ -60,6 +60,17 @@ def test_nothing_to_hash_is_refused() -> None:
         weights_hash([])
     with pytest.raises(ValueError, match="named_tensors: expected values, got w on the meta"):
         weights_hash([("w", torch.empty(2, device="meta"))])
+
+
+def test_the_hash_of_one_matrix_knows_no_name() -> None:
+    tensor = torch.tensor([[1.0, 2.0]])
+    raw = b"float32\0(1, 2)\0" + tensor.numpy().tobytes()
+    assert matrix_hash(tensor) == hashlib.blake2b(raw, digest_size=16).hexdigest()
+    assert matrix_hash(BASE) == matrix_hash(BASE.t().contiguous().t())
+    others = (BASE.reshape(3, 2), BASE.double(), BASE.view(torch.int32), BASE + torch.eye(2, 3))
+    assert len({matrix_hash(other) for other in (BASE, *others)}) == 5
+    with pytest.raises(ValueError, match="matrix: expected values, got a tensor on the meta"):
+        matrix_hash(BASE.to("meta"))
 
 
 def test_versions() -> None:

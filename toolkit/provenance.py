@@ -35,6 +35,26 @@ def weights_hash(named_tensors: Iterable[tuple[str, Tensor]]) -> str:
     return hashlib.blake2b(b"".join(digests), digest_size=_DIGEST_BYTES).hexdigest()
 
 
+def matrix_hash(matrix: Tensor) -> str:
+    """Return a BLAKE2 fingerprint of one tensor's dtype, shape and bytes, under whatever name.
+
+    Two models that share a single matrix have equal fingerprints of it, while their
+    `weights_hash` differ.
+
+    Args:
+        matrix: A tensor of any dtype and device.
+
+    Returns:
+        32 hexadecimal digits.
+
+    Raises:
+        ValueError: If it holds no values (meta device).
+    """
+    if matrix.is_meta:
+        raise ValueError("matrix: expected values, got a tensor on the meta device")
+    return _digest(dtype_names([matrix]), matrix).hex()
+
+
 def _digest(name: str, tensor: Tensor) -> bytes:
     if tensor.is_meta:
         raise ValueError(f"named_tensors: expected values, got {name} on the meta device")
