@@ -86,6 +86,47 @@ def test_initial_scales() -> None:
         assert bias.std().item() == pytest.approx(0.5, rel=0.05)
 
 
+def start(widths: list[int], m: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(5)
+    model = SuperpositionAutoencoder(12, widths)
+    return model.weights[widths.index(m)].detach(), model.biases[widths.index(m)].detach()
+
+
+@pytest.mark.parametrize("others", [[4, 6, 8], [6, 4], [1, 2, 3, 4, 5, 6]], ids=str)
+def test_a_width_starts_the_same_whatever_the_other_widths(others: list[int]) -> None:
+    assert all(map(torch.equal, start(others, 6), start([6], 6)))
+
+
+def test_starts_differ_between_widths_seeds_and_models() -> None:
+    torch.manual_seed(5)
+    first, second = SuperpositionAutoencoder(12, [2, 4]), SuperpositionAutoencoder(12, [2, 4])
+    torch.manual_seed(6)
+    third = SuperpositionAutoencoder(12, [2, 4])
+    biases = torch.stack([bias.detach() for m in (first, second, third) for bias in m.biases])
+    assert len(torch.unique(biases, dim=0)) == 6
+    # Unrelated streams: correlations of 4000 numbers have standard deviation 1 / sqrt(4000).
+    many = SuperpositionAutoencoder(4000, list(range(1, 21)))
+    correlations = torch.corrcoef(torch.stack([bias.detach() for bias in many.biases]))
+    assert correlations.triu(1).abs().max() < 5 / 4000**0.5
+
+
+def test_a_width_trains_the_same_whatever_the_other_widths(tmp_path: Path) -> None:
+    trained = {}
+    for widths in ([6], [4, 6, 8]):
+        torch.manual_seed(0)
+        model = SuperpositionAutoencoder(12, widths)
+        make_trainer(tmp_path).fit(model, make_data())
+        place = widths.index(6)
+        trained[len(widths)] = model.weights[place].detach(), model.biases[place].detach()
+    assert all(map(torch.equal, trained[1], trained[3]))
+
+
+def test_the_start_is_drawn_on_the_cpu_for_every_device() -> None:
+    with torch.device("meta"):
+        model = SuperpositionAutoencoder(12, [2])
+    assert model.weights[0].device.type == "meta"
+
+
 def test_the_objective_is_the_mean_over_features_times_the_scale(tmp_path: Path) -> None:
     watcher = Watcher()
     model, data = make_model(loss_scale=100.0), make_data()

@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any, Literal
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
@@ -23,9 +24,10 @@ from toolkit.optim import AdamW, DecayMode, Settings, warmup_cosine_scheduler
 class SuperpositionAutoencoder(L.LightningModule):
     """Autoencoders ``y = relu(W W^T x + b)`` of several widths m, trained on the same batches.
 
-    One run gives one curve L(m). The objective is the squared error averaged over samples and
-    features, as in the published runs; the loss is logged as that mean and as the sum over
-    features, which the paper's text uses.
+    One run gives one curve L(m). Each width starts from a random stream of its own, fixed by
+    torch's random state and m: its start and its training do not depend on the other widths. The
+    objective is the squared error averaged over samples and features, as in the published runs;
+    the loss is logged as that mean and as the sum over features, which the paper's text uses.
 
     Args:
         num_features: Number of features n.
@@ -89,12 +91,12 @@ class SuperpositionAutoencoder(L.LightningModule):
         self.loss_scale = loss_scale
         self.step = step
         self.optimizer_factory = optimizer
-        self.weights = nn.ParameterList(
-            torch.randn(num_features, m) * (weight_init_scale / m**0.5) for m in self.widths
-        )
-        self.biases = nn.ParameterList(
-            torch.randn(num_features) * bias_init_scale for _ in self.widths
-        )
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for m, generator in zip(self.widths, _generators(self.widths), strict=True):
+            weight = _normal(num_features, m, generator=generator)
+            bias = _normal(num_features, generator=generator)
+            self.weights.append(nn.Parameter(weight * (weight_init_scale / m**0.5)))
+            self.biases.append(nn.Parameter(bias * bias_init_scale))
         self._settings: Settings | None = None
         self._loaded_step = 0
 
@@ -222,6 +224,19 @@ class SuperpositionAutoencoder(L.LightningModule):
             values[f"{metric}/loss/{width_name(m)}"] = loss
             values[f"{metric}/loss_mean/{width_name(m)}"] = loss / self.num_features
         return values
+
+
+def _generators(widths: list[int]) -> list[torch.Generator]:
+    """A generator for each width; torch's own advances by one number, however many widths."""
+    run = int(torch.randint(2**63 - 1, (), device="cpu"))
+    # The generator takes 32 bits of its seed, and those of neighbouring widths must not be related.
+    seeds = [int(np.random.SeedSequence((run, m)).generate_state(1)[0]) for m in widths]
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def _normal(*shape: int, generator: torch.Generator) -> Tensor:
+    """Standard normal numbers on torch's default device, the same on each."""
+    return torch.randn(*shape, generator=generator, device="cpu").to(torch.empty(0).device)
 
 
 def width_name(m: int) -> str:
