@@ -59,9 +59,13 @@ def start_and_fail(held: HeldStderr) -> NoReturn:
     fail(held)
 
 
+def press_ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
 def lightning_interrupted(held: HeldStderr) -> int:
     try:
-        signal.raise_signal(signal.SIGINT)
+        press_ctrl_c()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(1)
@@ -146,6 +150,22 @@ def test_ctrl_c_that_lightning_took_is_quiet_and_given_back(
     assert run_quietly(lightning_interrupted, debug=False) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_and_its_handler_comes_back(
+    number: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = signal.getsignal(number)
+
+    def command(held: HeldStderr) -> int:
+        with contextlib.suppress(Exception):
+            signal.raise_signal(number)
+        return 0
+
+    assert run_quietly(command, debug=False) == code
+    assert capsys.readouterr() == ("", "interrupted\n")
+    assert signal.getsignal(number) is handler
 
 
 @pytest.mark.parametrize(

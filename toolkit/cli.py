@@ -29,7 +29,7 @@ def main(args: list[str] | None = None) -> int:
         args: Command and options, by default those of the process.
 
     Returns:
-        The exit code: 0, 2 when the command could not start, 130 after Ctrl-C.
+        The exit code: 0, 2 when the command could not start, 130 after Ctrl-C, 143 after SIGTERM.
     """
     args = list(sys.argv[1:] if args is None else args)
     debug = "--debug" in args

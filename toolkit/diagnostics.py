@@ -4,12 +4,12 @@ import io
 import logging
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO
 
+from toolkit.interruption import Interrupted, interruption
 from toolkit.parser_messages import shortened
 
 _USAGE_ERROR = 2
@@ -87,15 +87,18 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
 
     Returns:
         The command's code, also that of a SystemExit; 2 after an exception before the first
-        step, 1 after a later one, 130 after Ctrl-C.
+        step, 1 after a later one, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    with _held_stderr(hold=not debug) as held, _signals_restored():
+    with _held_stderr(hold=not debug) as held:
         try:
-            code = action(held)
+            with interruption.handled():
+                code = action(held)
+        except Interrupted as ended:
+            return _interrupted(held, ended.exit_code)
         except KeyboardInterrupt:
             return _interrupted(held)
         except SystemExit as leaving:
-            # Lightning turns Ctrl-C into an exit with code 1.
+            # Lightning turns a KeyboardInterrupt into an exit with code 1.
             if isinstance(leaving.__context__, KeyboardInterrupt):
                 return _interrupted(held)
             held.release()
@@ -128,10 +131,10 @@ def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
     return 1 if held.started else _USAGE_ERROR
 
 
-def _interrupted(held: HeldStderr) -> int:
+def _interrupted(held: HeldStderr, code: int = _INTERRUPTED) -> int:
     held.drop()
     held.write("interrupted\n")
-    return _INTERRUPTED
+    return code
 
 
 def _exit_code(leaving: SystemExit) -> int:
@@ -160,17 +163,6 @@ def _redirect_handlers(source: TextIO | HeldStderr, target: TextIO | HeldStderr)
         # Not those that look up sys.stderr each time, of which this attribute is a property.
         if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is source:
             handler.setStream(target)
-
-
-@contextmanager
-def _signals_restored() -> Iterator[None]:
-    """Give Ctrl-C back afterwards: Lightning ignores it once it shuts down."""
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
 
 
 def _passing_stderr() -> HeldStderr:
