@@ -17,6 +17,7 @@ from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule
 from toolkit.points import Point
+from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -243,7 +244,7 @@ class MeasurementCallback(Callback, ABC):
     ) -> None:
         moment = Moment(trainer, pl_module, step, _measuring(_callbacks(trainer))[0].shared, source)
         try:
-            with untouched(pl_module):
+            with untouched(pl_module), suited_to(pl_module):
                 points = self.measure(moment)
                 self._publish(moment, points)
         except Exception as error:

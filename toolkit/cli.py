@@ -34,15 +34,37 @@ def main(args: list[str] | None = None) -> int:
     args = list(sys.argv[1:] if args is None else args)
     debug = "--debug" in args
     args = [argument for argument in args if argument != "--debug"]
+    args, threads = _without_threads(args)
     if args[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_help())
         return 0
     if args[:1] == ["--version"]:
         sys.stdout.write(f"{__version__}\n")
         return 0
-    return run_quietly(
-        lambda held: _command(args).run(join_negative_numbers(args), held), debug=debug
-    )
+    return run_quietly(lambda held: _run(args, threads, held), debug=debug)
+
+
+def _run(args: list[str], threads: str | None, held: HeldStderr) -> int:
+    command = _command(args)
+    args = join_negative_numbers(args)
+    if threads is None:
+        return command.run(args, held)
+    with importlib.import_module("toolkit.threads").given(threads):
+        return command.run(args, held)
+
+
+def _without_threads(args: list[str]) -> tuple[list[str], str | None]:
+    """Return the arguments without ``--threads``, and its last value."""
+    kept: list[str] = []
+    threads = None
+    values = iter(args)
+    for argument in values:
+        name, equals, value = argument.partition("=")
+        if name == "--threads":
+            threads = value if equals else next(values, "")
+        else:
+            kept.append(argument)
+    return kept, threads
 
 
 def join_negative_numbers(args: list[str]) -> list[str]:
@@ -131,6 +153,8 @@ def _help() -> str:
         "  -h, --help  show this message; after a command, its options\n"
         "  --version   show the version\n"
         "  --debug     show tracebacks and every message from the start\n"
+        "  --threads N compute with N threads; by default OMP_NUM_THREADS, else one for small\n"
+        "              models and as many as the processor has cores for others\n"
     )
 
 

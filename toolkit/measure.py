@@ -18,6 +18,7 @@ from toolkit.measures.subject import Rows
 from toolkit.points import Point, measurement_rows
 from toolkit.provenance import dtype_names, versions, weights_hash
 from toolkit.table import MeasurementRow
+from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -94,7 +95,8 @@ def measure(
     }
     measured = []
     for metric, options in chosen.items():
-        points = MEASURES[metric](subject, **options)
+        with suited_to(model):
+            points = MEASURES[metric](subject, **options)
         conditions = {**subject.conditions(), **encoding, **_used(metric, options, subject)}
         named = [point._replace(metric=point.metric or metric) for point in points]
         measured += measurement_rows(named, {**common, "conditions": conditions})

@@ -35,6 +35,7 @@ from toolkit.run_folder import (
     run_name,
 )
 from toolkit.summary import collect
+from toolkit.threads import ThreadChoice, restored
 
 DEFAULT_ROOT = "checkpoints"
 _SECONDS_BETWEEN_FLUSHES = 5
@@ -49,7 +50,7 @@ def run(args: list[str], held: HeldStderr) -> None:
         args: The command and its options.
         held: Standard error, told when the first step begins.
     """
-    with without_noise():
+    with without_noise(), restored():
         try:
             TrainerCLI(args, held)
         except SIGTERMException:
@@ -76,7 +77,7 @@ class TrainerCLI(LightningCLI):
         catchable: dict[str, Any] = {"exit_on_error": False}
         super().__init__(
             save_config_callback=SaveRunConfig,
-            trainer_defaults={"callbacks": [FirstStep(held)]},
+            trainer_defaults={"callbacks": [FirstStep(held), ThreadChoice()]},
             seed_everything_default=0,
             parser_kwargs={
                 "prog": "python -m toolkit",

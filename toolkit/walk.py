@@ -24,6 +24,7 @@ from toolkit.models import LanguageModel
 from toolkit.noise import said_once
 from toolkit.points import Point
 from toolkit.provenance import dtype_names, versions, weights_hash
+from toolkit.threads import suited_to
 from toolkit.walk_batches import check_tokens, conditions, fingerprint, text_batches
 from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
 
@@ -138,7 +139,8 @@ class Walk:
             enable_progress_bar=False,
             enable_model_summary=False,
         )
-        trainer.validate(module, dataloaders=batches, datamodule=self.data, verbose=False)
+        with suited_to(module):
+            trainer.validate(module, dataloaders=batches, datamodule=self.data, verbose=False)
         points = [
             Point(name, "", float(trainer.callback_metrics[f"{_LOSS}/{name}"]), metric=_LOSS)
             for name in ("loss", "perplexity")

@@ -103,6 +103,11 @@ class VectorPacking(L.LightningModule):
         self._settings: Settings | None = None
         self._total_steps = 0
 
+    @property
+    def rows_per_step(self) -> int:
+        """Rows that meet each weight in a step: every vector meets every other one."""
+        return self.num_vectors
+
     def forward(self) -> Tensor:
         """Return the best vectors seen, as unit vectors, shape (k, d)."""
         return nn.functional.normalize(self.best_vectors)
