@@ -30,7 +30,7 @@ class SubspacePGA(TextCallback):
             second on, quantities end in ``_ccr`` and the number.
         seed: Seed of the random subspaces, the same at every step.
         center_unembedding: Subtract the unembedding's mean row first.
-        fold_norm: Multiply the unembedding by the final norm's gain.
+        fold_norm: Multiply the unembedding by the final norm's gain, measured by running the norm.
         texts: The texts and how each becomes one vector, by default AG News.
         layers: Names of the layers, all by default, see `TextCallback`.
         rows: See `LanguageModelCallback`.
@@ -107,8 +107,12 @@ class SubspacePGA(TextCallback):
         return {**super().conditions(moment), "k": used_k(self.subject(moment), self.k)}
 
     def check_subject(self, subject: "Subject") -> None:
-        """Refuse a subspace that does not fit, and a removal that leaves nothing."""
+        """Refuse a subspace that does not fit, no gain to fold, a removal that leaves nothing."""
+        from toolkit.lm.families import final_gain  # noqa: PLC0415
+
         super().check_subject(subject)
+        if self.fold_norm:
+            final_gain(subject.parts)
         dim = subject.matrices["output"].shape[1]
         if self.k is not None and self.k > dim:
             raise ValueError(f"k: expected at most d = {dim}, the model's width, got {self.k}")

@@ -8,10 +8,21 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from tests.lm.tiny_models import DIM, FAMILY_NAMES, NUM_BLOCKS, NUM_ROWS, tiny_model
+from tests.lm.tiny_models import (
+    DIM,
+    FAMILY_NAMES,
+    NUM_BLOCKS,
+    NUM_ROWS,
+    OTHER_FAMILY_NAMES,
+    OTHER_FAMILY_PATHS,
+    other_family,
+    tiny_model,
+)
 from tests.test_layering import loaded_after
+from toolkit.lm._norm_gain import norm_gain
 from toolkit.lm.families import (
     FAMILIES,
+    LanguageModelParts,
     check_weights,
     embedding_matrix,
     is_tied,
@@ -70,11 +81,8 @@ def test_equal_matrices_apart_in_memory_are_not_tied() -> None:
     assert not is_tied(language_model_parts(model))
 
 
-@pytest.mark.parametrize("name", sorted(set(FAMILY_NAMES) - {"opt_post_norm"}))
-def test_folded_readout_reads_the_logits_off_the_residual_stream(name: str) -> None:
-    """W_U diag(gain) times the plainly normalised last residual is W_U times ``final``."""
-    model: Any = tiny_model(name)
-    parts = language_model_parts(model)
+def residual_and_final(parts: LanguageModelParts) -> tuple[Tensor, Tensor]:
+    """What enters the final norm, and what comes out of it, for every token of `IDS`."""
     seen: dict[str, Tensor] = {}
 
     def keep(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
@@ -83,18 +91,65 @@ def test_folded_readout_reads_the_logits_off_the_residual_stream(name: str) -> N
     assert parts.final_norm is not None
     handle = parts.final_norm.register_forward_hook(keep)
     with torch.no_grad():
-        final = parts.body(IDS)[0]
+        parts.body(IDS, use_cache=False)
     handle.remove()
-    before = seen["before"]
-    bias = getattr(parts.final_norm, "bias", None)
-    centred = bias is not None or name == "olmo"
+    return seen["before"], seen["after"]
+
+
+def assert_folded(parts: LanguageModelParts, *, centred: bool) -> None:
+    """The model's logits are the folded matrix times the plainly normalised residual."""
+    before, after = residual_and_final(parts)
     plain = before - before.mean(-1, keepdim=True) if centred else before
     plain = plain / (plain.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-    logits = plain @ readout_matrix(parts, "layer_03", fold_norm=True).T
+    logits = plain @ readout_matrix(parts, "layer_00", fold_norm=True).T
+    unfolded = readout_matrix(parts, "layer_00")
+    bias = getattr(parts.final_norm, "bias", None)
     if bias is not None:
-        logits = logits + readout_matrix(parts, "layer_03") @ bias.detach()
-    expected = final @ readout_matrix(parts, "final", fold_norm=True).T
-    torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
+        logits = logits + unfolded @ bias.detach()
+    torch.testing.assert_close(logits, after @ unfolded.T, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(set(FAMILY_NAMES) - {"opt_post_norm"}))
+def test_folded_readout_reads_the_logits_off_the_residual_stream(name: str) -> None:
+    """W_U diag(gain) times the plainly normalised last residual is W_U times ``final``."""
+    model: Any = tiny_model(name)
+    parts = language_model_parts(model)
+    centred = getattr(parts.final_norm, "bias", None) is not None or name == "olmo"
+    assert_folded(parts, centred=centred)
+    _, after = residual_and_final(parts)
+    projected = (parts.project_out or nn.Identity())(after)
+    with torch.no_grad():
+        torch.testing.assert_close(projected, parts.body(IDS)[0])
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_FAMILY_NAMES))
+def test_the_gain_of_a_named_norm_is_measured(name: str) -> None:
+    """Families that multiply by 1 + w, of which the table knows nothing."""
+    model: Any = other_family(name)
+    if model is None:
+        pytest.skip("the installed transformers lacks this family")
+    body, norm = OTHER_FAMILY_PATHS[name]
+    paths = {"blocks": f"{body}.layers", "final_norm": f"{body}.{norm}"}
+    parts = language_model_parts(model, paths=paths)
+    final_norm: Any = parts.final_norm
+    expected = embedding_matrix(parts, "output") * (1 + final_norm.weight.detach())
+    torch.testing.assert_close(readout_matrix(parts, "layer_00", fold_norm=True), expected)
+    assert_folded(parts, centred=name == "nemotron")
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_FAMILY_NAMES))
+def test_blocks_alone_say_nothing_about_the_norm(name: str) -> None:
+    model: Any = other_family(name)
+    if model is None:
+        pytest.skip("the installed transformers lacks this family")
+    parts = language_model_parts(model, paths={"blocks": f"{OTHER_FAMILY_PATHS[name][0]}.layers"})
+    message = r"fold_norm: expected the final norm of a family .* got none; name it, .* leave fold"
+    with pytest.raises(ValueError, match=message):
+        readout_matrix(parts, "layer_01", fold_norm=True)
+    # What the norm has gone through needs no folding, and the plain matrix no norm.
+    stored = embedding_matrix(parts, "output")
+    assert torch.equal(readout_matrix(parts, "final", fold_norm=True), stored)
+    assert torch.equal(readout_matrix(parts, "layer_01"), stored)
 
 
 def test_the_gain_is_folded_once() -> None:
@@ -105,6 +160,54 @@ def test_the_gain_is_folded_once() -> None:
     folded = readout_matrix(parts, "layer_00", fold_norm=True)
     torch.testing.assert_close(folded, stored.float() * (1 + model.model.norm.weight.float()))
     assert torch.equal(readout_matrix(parts, "final", fold_norm=True), stored)
+
+
+class Gated(nn.Module):
+    """Takes what no final norm takes."""
+
+    def forward(self, hidden: Tensor, gate: Tensor) -> Tensor:
+        return hidden * gate
+
+
+class Saturating(nn.Module):
+    """Bounded, but by no common size of its input."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return hidden.tanh() * 3
+
+
+@pytest.mark.parametrize(
+    ("norm", "message"),
+    [
+        pytest.param(Gated(), "Gated, which cannot be run on vectors of width 16", id="arguments"),
+        pytest.param(nn.LayerNorm(8), "LayerNorm, which cannot be run on vectors", id="width"),
+        pytest.param(nn.Linear(16, 8), "Linear, which does not return vectors of w", id="output"),
+        pytest.param(Saturating(), "Saturating, which multiplies different inputs by", id="tanh"),
+        pytest.param(nn.Linear(16, 16), "Linear, which multiplies different inputs", id="matrix"),
+        pytest.param(nn.Softmax(-1), "Softmax, which multiplies different inputs", id="softmax"),
+    ],
+)
+def test_what_has_no_gain_is_refused(norm: nn.Module, message: str) -> None:
+    parts = language_model_parts(tiny_model("llama"))._replace(final_norm=norm)
+    with pytest.raises(ValueError, match=rf"fold_norm: expected a final norm .* got {message}"):
+        readout_matrix(parts, "layer_01", fold_norm=True)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 16, 17])
+@pytest.mark.parametrize("kind", [nn.LayerNorm, nn.RMSNorm])
+def test_gains_are_measured_to_the_last_digits(kind: Any, dim: int) -> None:
+    """Whatever the epsilon, the bias, the precision, and the hooks of others."""
+    norm = kind(dim, eps=1e-3).bfloat16()
+    with torch.no_grad():
+        for parameter in norm.parameters():
+            parameter.copy_(torch.randn(dim, generator=torch.Generator().manual_seed(dim)))
+    calls: list[nn.Module] = []
+    norm.register_forward_hook(lambda module, *_: calls.append(module))
+    gain = norm_gain(norm, dim)
+    torch.testing.assert_close(gain, norm.weight.detach().double(), rtol=1e-7, atol=1e-7)
+    assert not calls
+    norm.weight.data[1] = torch.nan
+    assert norm_gain(norm, dim).isnan().tolist() == norm.weight.isnan().tolist()
 
 
 @pytest.mark.parametrize("name", ["olmo", "opt_post_norm"])

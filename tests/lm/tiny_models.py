@@ -129,15 +129,60 @@ _BUILDERS: dict[str, Callable[[], Any]] = {
 FAMILY_NAMES = tuple(_BUILDERS)
 
 
+# Families that the table leaves to the user's paths: the body's name, and the final norm's in it.
+OTHER_FAMILY_PATHS = {
+    "nemotron": ("model", "norm"),
+    "qwen3_5_text": ("model", "norm"),
+    "qwen3_next": ("model", "norm"),
+    "recurrent_gemma": ("model", "final_norm"),
+    "vaultgemma": ("model", "norm"),
+}
+OTHER_FAMILY_NAMES = tuple(OTHER_FAMILY_PATHS)
+_LINEAR_ATTENTION = {
+    "linear_num_key_heads": 1,
+    "linear_num_value_heads": 2,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "head_dim": 8,
+}
+_EXPERTS = {
+    "num_experts": 2,
+    "num_experts_per_tok": 1,
+    "moe_intermediate_size": 8,
+    "shared_expert_intermediate_size": 8,
+}
+_OTHER_SIZES: dict[str, dict[str, Any]] = {
+    "nemotron": _GATED,
+    "qwen3_5_text": _GATED | _LINEAR_ATTENTION,
+    "qwen3_next": _GATED | _LINEAR_ATTENTION | _EXPERTS,
+    "recurrent_gemma": _GATED | {"lru_width": DIM, "attention_window_size": 8},
+    "vaultgemma": _GEMMA,
+}
+
+
+def other_family(name: str) -> PreTrainedModel | None:
+    """A random model of a family that is not in the table, None if transformers lacks it."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    if name not in CONFIG_MAPPING:
+        return None
+    config = CONFIG_MAPPING[name](**_OTHER_SIZES[name])
+    return _random(lambda: transformers.AutoModelForCausalLM.from_config(config))  # type: ignore[no-untyped-call]
+
+
 def tiny_model(name: str = "gpt_neox", *, seed: int = 0) -> PreTrainedModel:
     """A model of that family with `NUM_BLOCKS` blocks and `NUM_ROWS` rows, in eval mode.
 
     Every weight is random, gains and biases too: their usual start hides a part that is left out.
     The global generator is left as it was.
     """
+    return _random(_BUILDERS[name], seed=seed)
+
+
+def _random(build: Callable[[], Any], *, seed: int = 0) -> PreTrainedModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model: PreTrainedModel = _BUILDERS[name]()
+        model: PreTrainedModel = build()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn_like(parameter), alpha=0.2)

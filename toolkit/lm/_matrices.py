@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from toolkit.functional._checks import lift
 from toolkit.lm._layers import FINAL, check_layers
+from toolkit.lm._norm_gain import norm_gain
 
 if TYPE_CHECKING:
     from toolkit.lm.families import LanguageModelParts
@@ -74,7 +75,8 @@ def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool =
         one, of float32 if the weights are of half precision.
 
     Raises:
-        ValueError: If there is no such layer, or the weights cannot be read.
+        ValueError: If there is no such layer, or the weights cannot be read; with ``fold_norm``
+            also if the gain cannot be measured or it is not known whether there is a final norm.
     """
     check_layers([layer], len(parts.blocks))
     matrix = embedding_matrix(parts, "output")
@@ -82,10 +84,38 @@ def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool =
         return matrix
     if parts.project_out is not None:
         matrix = lift(matrix) @ lift(_plain_matrix("project_out", parts.project_out))
-    gain = getattr(parts.final_norm, "weight", None) if fold_norm else None
+    gain = final_gain(parts) if fold_norm else None
     if gain is None:
         return matrix
-    return lift(matrix) * (lift(gain.detach()) + parts.gain_offset)
+    matrix = lift(matrix)
+    return matrix * gain.to(matrix.device, matrix.dtype)
+
+
+def final_gain(parts: "LanguageModelParts") -> Tensor | None:
+    """Return what the final norm multiplies the residual stream by, None where there is no norm.
+
+    Args:
+        parts: The model's parts.
+
+    Returns:
+        Shape (d,), float64, on the CPU, d being the width of the residual stream.
+
+    Raises:
+        ValueError: If it is not known whether there is a final norm, or its gain cannot be
+            measured (`toolkit.lm._norm_gain.norm_gain`).
+    """
+    norm = parts.final_norm
+    if norm is None and not parts.knows_final_norm:
+        raise ValueError(
+            "fold_norm: expected the final norm of a family that is not in the table, got none; "
+            "name it, such as paths={'final_norm': 'transformer.ln_f'}, or leave fold_norm out"
+        )
+    if norm is None or isinstance(norm, nn.Identity):
+        return None
+    for name, parameter in norm.named_parameters():
+        _check_plain(f"final_norm.{name}", parameter)
+    reader = _plain_matrix("output", parts.project_out or parts.unembedding)
+    return norm_gain(norm, reader.shape[1])
 
 
 def _plain_matrix(name: str, module: nn.Module) -> Tensor:

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from toolkit.lm._matrices import check_weights, embedding_matrix, is_tied, readout_matrix
+from toolkit.lm._matrices import (
+    check_weights,
+    embedding_matrix,
+    final_gain,
+    is_tied,
+    readout_matrix,
+)
 from toolkit.lm._search import find_language_model, named_submodule, output_embedding
 
 if TYPE_CHECKING:
@@ -17,6 +23,7 @@ __all__ = [
     "LanguageModelParts",
     "check_weights",
     "embedding_matrix",
+    "final_gain",
     "find_language_model",
     "is_tied",
     "language_model_parts",
@@ -33,13 +40,11 @@ class Family(NamedTuple):
         blocks: The list of blocks.
         final_norm: The norm after the last block.
         project_out: The projection between final norm and unembedding, where there is one.
-        gain_offset: What the final norm adds to its weight before multiplying.
     """
 
     blocks: str = "layers"
     final_norm: str = "norm"
     project_out: str | None = None
-    gain_offset: float = 0.0
 
 
 # By the model type that a text model's own configuration states.
@@ -51,9 +56,9 @@ FAMILIES: Mapping[str, Family] = {
     "mistral": Family(),
     "qwen2": Family(),
     "qwen3": Family(),
-    "gemma": Family(gain_offset=1.0),
-    "gemma2": Family(gain_offset=1.0),
-    "gemma3_text": Family(gain_offset=1.0),
+    "gemma": Family(),
+    "gemma2": Family(),
+    "gemma3_text": Family(),
     "olmo": Family(),
     "olmo2": Family(),
     "phi": Family(final_norm="final_layernorm"),
@@ -72,7 +77,7 @@ class LanguageModelParts(NamedTuple):
         project_out: The projection between final norm and unembedding (some OPT models), or None.
         body: What runs embedding and blocks: without the unembedding where the family is known,
             else the whole model.
-        gain_offset: What the final norm adds to its weight (Gemma: 1).
+        knows_final_norm: Whether ``final_norm`` None means that there is none: the family is known.
     """
 
     embedding: nn.Module
@@ -81,7 +86,7 @@ class LanguageModelParts(NamedTuple):
     unembedding: nn.Module
     project_out: nn.Module | None
     body: nn.Module
-    gain_offset: float = 0.0
+    knows_final_norm: bool = True
 
 
 def language_model_parts(
@@ -103,6 +108,9 @@ def language_model_parts(
     family = FAMILIES.get(_model_type(language_model))
     found = _accessible_parts(language_model)
     body = _smallest_model_around(found["embedding"], language_model)
+    knows_final_norm = "final_norm" in named or (
+        family is not None and hasattr(body, family.final_norm)
+    )
     if family:
         found |= _parts_of_family(body, family)
     found |= named
@@ -111,7 +119,7 @@ def language_model_parts(
         **found,
         # What else an unknown head does before it multiplies is seen only by running it.
         body=body if family and not named else language_model,
-        gain_offset=family.gain_offset if family else 0.0,
+        knows_final_norm=knows_final_norm,
     )
 
 
