@@ -76,7 +76,7 @@ def test_a_layer_that_is_run_twice_is_an_error() -> None:
 
 def test_a_module_without_hidden_states_is_an_error() -> None:
     paths = PATHS | {"unembedding": "read_in"}
-    with pytest.raises(ValueError, match=r"final: .* shape \(10, \d+, d\), got \(10, \d+\)"):
+    with pytest.raises(ValueError, match=r"final: .* shape \(\d+, \d+, d\), got \(\d+, \d+\)"):
         hidden_states(Unknown(), tiny_tokenizer(), TEXTS, paths=paths, layers=["final"])
 
 
@@ -93,7 +93,8 @@ def test_one_pass_per_batch_without_logits_and_only_the_layers_asked_for() -> No
     model.get_output_embeddings().register_forward_hook(lambda head, *_: heads.append(head))
     states = hidden_states(model, tiny_tokenizer(), TEXTS, batch_size=4, layers=["layer_02"])
     assert list(states) == ["layer_02"]
-    assert hooked == [{"1"}] * 3
+    # Three batches, and before them a text alone and in a batch, which is to be the same.
+    assert hooked == [{"1"}] * (2 + 3)
     assert not heads
 
 

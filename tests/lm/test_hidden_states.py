@@ -1,7 +1,7 @@
 """Pooled hidden states: the same as one unpadded text at a time, for every family."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -62,6 +62,58 @@ def test_equals_one_text_at_a_time(name: str) -> None:
                     tokens = [one[layer] for one in expected]
                     pooled = [t[-1] if pooling == "last" else t.mean(0) for t in tokens]
                     torch.testing.assert_close(vectors, torch.stack(pooled), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["phi3_longrope", "llama_dynamic"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_positions_that_depend_on_the_longest_text_of_a_batch(
+    name: str, dtype: torch.dtype
+) -> None:
+    def read(texts: Sequence[str], model: Any) -> dict[str, Tensor]:
+        return hidden_states(model.to(dtype), tiny_tokenizer(), texts)
+
+    model: Any = tiny_model(name)
+    # A model that has just been built has no memory of a longer text.
+    alone = [read([text], tiny_model(name)) for text in TEXTS]
+    wanted = {layer: torch.cat([one[layer] for one in alone]) for layer in NAMES}
+    tolerance = 1e-4 if dtype == torch.float32 else 0.03
+    for _ in range(2):
+        together = read(TEXTS, model)
+        for layer in NAMES:
+            torch.testing.assert_close(together[layer], wanted[layer], rtol=0, atol=tolerance)
+    # Without care they are far apart: the longest text alone changes the others.
+    padded = tiny_tokenizer()(list(TEXTS), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = model.float().model(**padded).last_hidden_state
+    last = states[range(len(TEXTS)), padded["attention_mask"].sum(1) - 1]
+    assert (last - wanted["final"]).abs().max() > 0.05
+
+
+def test_a_measurement_leaves_dynamic_positions_as_they_were() -> None:
+    model, untouched = tiny_model("llama_dynamic"), tiny_model("llama_dynamic")
+    ids = torch.tensor([tiny_tokenizer()(" ".join(["dog"] * 6))["input_ids"]])
+    longer = torch.tensor([tiny_tokenizer()(TEXTS[6])["input_ids"]])
+    for tokens in (ids, longer, ids):
+        with torch.no_grad():
+            logits, wanted = model(tokens).logits, untouched(tokens).logits
+        assert torch.equal(logits, wanted)
+        hidden_states(model, tiny_tokenizer(), TEXTS)
+        hidden_states(model, tiny_tokenizer(), ["dog"])
+
+
+def test_a_batch_that_changes_its_texts_is_found_in_any_family(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model: Any = tiny_model()
+    embed = model.gpt_neox.embed_in.forward
+    monkeypatch.setattr(
+        model.gpt_neox.embed_in, "forward", lambda ids: embed(ids) * (1 + 0.01 * ids.shape[1])
+    )
+    together = hidden_states(model, tiny_tokenizer(), TEXTS)
+    alone = [hidden_states(model, tiny_tokenizer(), [text]) for text in TEXTS]
+    for layer in NAMES:
+        wanted = torch.cat([one[layer] for one in alone])
+        torch.testing.assert_close(together[layer], wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", FAMILY_NAMES)
@@ -153,6 +205,13 @@ def test_values_that_are_not_finite_are_returned() -> None:
 def test_refuses_other_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         hidden_states(tiny_model(), tiny_tokenizer(), TEXTS, **options)
+
+
+def test_dynamic_positions_reach_beyond_those_of_training() -> None:
+    model, tokenizer = tiny_model("llama_dynamic"), tiny_tokenizer()
+    hidden_states(model, tokenizer, [" ".join(["dog"] * 48)])
+    with pytest.raises(ValueError, match=r"max_length: .* 48 positions, got text 0 with 49 tokens"):
+        hidden_states(model, tokenizer, [" ".join(["dog"] * 49)])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "opt", "llama"])

@@ -128,6 +128,25 @@ _BUILDERS: dict[str, Callable[[], Any]] = {
 }
 FAMILY_NAMES = tuple(_BUILDERS)
 
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 1e4,
+    "short_factor": [1.0] * 4,
+    "long_factor": [4.0, 3.0, 2.0, 8.0],
+    "factor": 8.0,
+    "original_max_position_embeddings": 8,
+}
+_DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 8.0}
+# The frequencies of their position encoding follow from the longest text of a batch.
+_BUILDERS |= {
+    "phi3_longrope": _causal(
+        "Phi3", _GATED | {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 8}
+    ),
+    "llama_dynamic": _causal(
+        "Llama", _GATED | {"rope_parameters": _DYNAMIC, "max_position_embeddings": 6}
+    ),
+}
+
 
 # Families that the table leaves to the user's paths: the body's name, and the final norm's in it.
 OTHER_FAMILY_PATHS = {

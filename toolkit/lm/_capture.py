@@ -39,7 +39,7 @@ def captured_layers(
     try:
         for layer in layers:
             handles += [_hooked(parts, layer, partial(captured.store, layer))]
-        parts.body(**_accepted(parts.body, inputs))
+        run_body(parts, inputs)
     finally:
         for handle in handles:
             handle.remove()
@@ -50,6 +50,11 @@ def captured_layers(
             "that this model runs with paths"
         )
     return captured.states
+
+
+def run_body(parts: LanguageModelParts, inputs: Mapping[str, Tensor]) -> None:
+    """Run embedding and blocks on a batch, given by the names of the model's arguments."""
+    parts.body(**_accepted(parts.body, inputs))
 
 
 class _Captured:

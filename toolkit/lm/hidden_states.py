@@ -1,6 +1,7 @@
 """One vector per text and layer: the hidden states of a language model, pooled over tokens."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
@@ -8,7 +9,14 @@ from torch import Tensor, nn
 
 from toolkit.functional._checks import integer_at_least, lift
 from toolkit.functional.pooling import _last_token, _masked_mean
-from toolkit.lm._capture import captured_layers, measuring
+from toolkit.lm._batches import (
+    divided,
+    num_positions,
+    positions_restored,
+    remembers_lengths,
+    right_padded,
+)
+from toolkit.lm._capture import captured_layers, measuring, run_body
 from toolkit.lm._layers import check_layers, layer_names
 from toolkit.lm._progress import with_progress
 from toolkit.lm._tokens import token_ids
@@ -45,7 +53,8 @@ def hidden_states(
     The model runs in eval mode, uncompiled and without gradients, and is left as it was. A text's
     vectors depend neither on the other texts of its batch nor on the tokenizer's padding side:
     padding comes after a text's own tokens, which a causal model does not see and which leaves
-    absolute positions right. Non-finite values are returned as they are.
+    absolute positions right. Where a longer text in the batch changes them all the same, as with
+    LongRoPE, only texts of one length run together. Non-finite values are returned as they are.
 
     Args:
         model: A Hugging Face causal language model, or a module that holds one.
@@ -81,25 +90,50 @@ def hidden_states(
     integer_at_least("batch_size", batch_size, 1)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
     check_fit(ids, parts, language_model)
-    batches = _batches_by_length(ids, batch_size)
-    device = next(parts.embedding.parameters()).device
+    reader = _Reader(parts, names, ids, partial(_Pool, pooling=pooling, skip_first=skip_first))
     states: dict[str, Tensor] = {}
-    with measuring(language_model):
+    with measuring(language_model), positions_restored(language_model):
+        batches = divided(language_model, ids, batch_size, reader.read)
         for indices in with_progress(batches, description="texts") if progress else batches:
-            inputs = _right_padded([ids[index] for index in indices], device)
-            pool = _Pool(inputs["attention_mask"], pooling, skip_first=skip_first)
-            for name, pooled in captured_layers(parts, names, inputs, pool).items():
+            for name, pooled in reader.read(indices).items():
                 if name not in states:
                     shape = (len(ids), pooled.shape[-1])
                     states[name] = torch.empty(shape, dtype=torch.float32, device="cpu")
-                states[name][indices] = pooled.cpu()
+                states[name][indices] = pooled
     return {name: states[name] for name in names}
+
+
+class _Reader:
+    """Lets a model read some of its texts at once."""
+
+    def __init__(
+        self,
+        parts: LanguageModelParts,
+        layers: Sequence[str],
+        ids: Sequence[Sequence[int]],
+        pool: Callable[[Tensor], "_Pool"],
+    ) -> None:
+        self._parts = parts
+        self._layers = layers
+        self._ids = ids
+        self._pool = pool
+        self._device = next(parts.embedding.parameters()).device
+
+    def read(self, indices: Sequence[int]) -> dict[str, Tensor]:
+        """Return the pooled vectors of those texts by layer, on the CPU."""
+        if remembers_lengths(self._parts.body):
+            # One token makes it forget the longest text so far.
+            run_body(self._parts, right_padded([self._ids[indices[0]][:1]], self._device))
+        inputs = right_padded([self._ids[index] for index in indices], self._device)
+        pool = self._pool(inputs["attention_mask"])
+        captured = captured_layers(self._parts, self._layers, inputs, pool)
+        return {name: pooled.cpu() for name, pooled in captured.items()}
 
 
 class _Pool:
     """Turns the states of a batch's tokens into one float32 vector per text."""
 
-    def __init__(self, mask: Tensor, pooling: Pooling, *, skip_first: bool) -> None:
+    def __init__(self, mask: Tensor, *, pooling: Pooling, skip_first: bool) -> None:
         self._mask = mask.bool()
         self._mask[:, 0] &= not skip_first
         self._pooling = pooling
@@ -139,25 +173,10 @@ def check_fit(
             f"tokenizer: expected ids below the model's {len(weight)} rows, got {largest}; "
             "pass the tokenizer that belongs to the model"
         )
-    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    limit = num_positions(model.config.get_text_config())
     longest = max(range(len(ids)), key=lambda index: len(ids[index]))
     if limit is not None and len(ids[longest]) > limit:
         raise ValueError(
             f"max_length: expected at most the model's {limit} positions, got text {longest} with "
             f"{len(ids[longest])} tokens; lower max_length to {limit}"
         )
-
-
-def _batches_by_length(ids: Sequence[Sequence[int]], batch_size: int) -> list[list[int]]:
-    """Return indices of texts in batches, longest first: little padding, memory's peak at once."""
-    order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-
-def _right_padded(ids: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
-    """Return ids and mask of shape (B, T); the mask alone says what is padding."""
-    lengths = torch.tensor([len(one) for one in ids])
-    mask = torch.arange(int(lengths.max())) < lengths[:, None]
-    padded = torch.zeros(mask.shape, dtype=torch.long)
-    padded[mask] = torch.tensor([token for one in ids for token in one])
-    return {"input_ids": padded.to(device), "attention_mask": mask.long().to(device)}
