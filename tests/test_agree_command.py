@@ -376,7 +376,11 @@ def test_weights_that_end_early(
     ("args", "message"),
     [
         (["gpt_neox"], "models: expected two or more, got .*gpt_neox alone"),
-        (["copy", "copy"], "models: expected different ones"),
+        (["copy", "copy"], "models: expected different models, got .* which are one; give each"),
+        (
+            ["copy", "copy/../copy"],
+            r"models: expected different models, got .*copy and .*\.\./copy,",
+        ),
         (["gpt_neox", "no/such/folder"], "no/such/folder: repo: expected the name of a model"),
         (["gpt_neox", "letters", "--k", "17"], "k: expected at most 16, the rank of .*gpt_neox"),
         (["gpt_neox", "opt_projected", "--k", "13"], "k: expected at most 12"),

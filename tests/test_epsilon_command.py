@@ -234,6 +234,15 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
         main([str(tmp_path), "--revision", "main"])
 
 
+def test_a_folder_has_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_matrix(tmp_path / "model", noise(50, 8))
+    assert ask(capsys, f"{folder}/") == ask(capsys, folder)
+    with pytest.raises(
+        ValueError, match=r"models: expected different models, got .*model and .*/,"
+    ):
+        main([str(folder), f"{folder}/"])
+
+
 def test_a_model_in_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = save_matrix(tmp_path / "model", noise(50, 8))
     for name in ("figure.png", "figure.svg"):

@@ -26,6 +26,7 @@ from tests.probing import REPOSITORY, TOKENS, curves_of, local, probe, published
 from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
+from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.measure import measure
 from toolkit.model_logger import model_folder
 from toolkit.models import LanguageModel
@@ -384,7 +385,7 @@ def test_checkpoints_of_a_run_of_our_own(tmp_path: Path) -> None:
     )
     batch = {"input_ids": torch.randint(32, (2, 8))}
     trainer.fit(module, FixedBatches(lambda _: batch, 2), FixedBatches(lambda _: batch, 1))
-    for name in ("step-2.ckpt", "last.ckpt"):
+    for name in ("step-2.ckpt", "last.ckpt", "last-v1.ckpt"):
         trainer.save_checkpoint(tmp_path / "ckpt" / name)
     tiny_tokenizer().save_pretrained(tmp_path / "tokenizer")
     series = {
@@ -399,6 +400,9 @@ def test_checkpoints_of_a_run_of_our_own(tmp_path: Path) -> None:
         values_at(wanted, 0, "epsilon"), nan_ok=True
     )
     assert {row.weights_hash for row in rows} == {wanted[0].weights_hash}
+    trainer.save_checkpoint(tmp_path / "ckpt" / "epoch=0-step=2-v1.ckpt")
+    with pytest.raises(ValueError, match=r"at step 2, got .*epoch=0-step=2-v1.ckpt and .*step-2"):
+        LightningCheckpoints(f"{tmp_path}/ckpt/*.ckpt").checkpoints()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolkit.lm._paths import check_different, model_name
 from toolkit.one_line_parser import OneLineParser
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _check(options: argparse.Namespace) -> None:
     names: list[str] = options.models
     if len(names) < 2:
         raise ValueError(f"models: expected two or more, got {names[0]} alone")
-    if len(set(names)) < len(names):
-        raise ValueError(f"models: expected different ones, got {', '.join(names)}")
+    check_different("models", names)
+    options.models = [model_name(name) for name in names]
     for name, minimum in _MINIMA.items():
         value = getattr(options, name)
         if value is not None and value < minimum:

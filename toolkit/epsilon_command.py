@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.diagnostics import one_line
+from toolkit.lm._paths import check_different, model_name
 from toolkit.one_line_parser import OneLineParser
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ def main(args: Sequence[str]) -> int:
     if options.figure is not None and options.figure.suffix not in _FIGURE_KINDS:
         kinds = ", ".join(_FIGURE_KINDS)
         raise ValueError(f"figure: expected a file name with {kinds}, got {options.figure}")
+    check_different("models", options.models)
+    options.models = [model_name(name) for name in options.models]
     # torch takes seconds to import, which a wrong option or --help should not cost.
     from toolkit import epsilon_report as report  # noqa: PLC0415
 

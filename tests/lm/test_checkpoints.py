@@ -7,7 +7,7 @@ import torch
 
 from tests.lm.listed_hub import save_revision
 from tests.lm.tiny_models import tiny_model, tiny_tokenizer
-from toolkit.lm._steps import pythia_steps, wanted_steps
+from toolkit.lm._steps import pythia_steps, step_at, step_in_name, wanted_steps
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
 from toolkit.lm.families import embedding_matrix, language_model_parts
 
@@ -105,16 +105,129 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     ("names", "message"),
     [
         (["a", "b"], "expected the step in each name, got"),
-        (["step-1", "again-1"], "expected one checkpoint of .* at step 1, got .* tell them apart"),
+        (["1000"], r"write {step} for it once in the pattern, as in .*/{step}, or take Models for"),
+        (["pythia-70m", "pythia-160m", "pythia-1.4b"], "the step in each name, got .*-1.4b; write"),
+        (["step4k"], "expected the step in each name, got .*step4k"),
+        (["run-step1e3"], "expected the step in each name, got .*run-step1e3"),
+        (["step-1", "step-01"], "one checkpoint of .* at step 1, got .*step-01 and .*step-1; tell"),
+        (
+            ["epoch=0-step=200", "epoch=0-step=200-v1"],
+            "expected one checkpoint of .* at step 200, got .*=200 and .*=200-v1; tell them apart",
+        ),
+        (
+            ["a-step-1", "b-step-2"],
+            "expected the steps of one model, got .*a-step-1 and .*b-step-2; give a narrower",
+        ),
         ([], "expected folders with a config.json or GGUF files, got none"),
     ],
-    ids=["no number", "one step twice", "nothing there"],
 )
 def test_folders_that_are_no_series(tmp_path: Path, names: list[str], message: str) -> None:
     for name in names:
         tiny_model().config.save_pretrained(tmp_path / name)
     with pytest.raises(ValueError, match=message):
         LocalFolders(f"{tmp_path}/*").checkpoints()
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("epoch=0-step=200", 200),
+        ("epoch=3-step=200-v1", 200),
+        ("checkpoint-1000", 1000),
+        ("checkpoint-1000-fp16", 1000),
+        ("step1000-tokens4B", 1000),
+        ("stage1-step928646-tokens3896B", 928646),
+        ("stage2-ingredient1-step23852-tokens51B", 23852),
+        ("step143000", 143000),
+        ("step-000512", 512),
+        ("step-512.Q8_0.gguf", 512),
+        ("step-512-00001-of-00002.gguf", 512),
+        ("global_step20", 20),
+        ("step4k", None),
+        ("run-step1e3", None),
+        ("step1.5k", None),
+        ("step-1.5", None),
+        ("checkpoint_1_000", None),
+        ("step1,000", None),
+        ("pythia-70m", None),
+        ("pythia-1.4b", None),
+        ("1000", None),
+        ("epoch=3", None),
+        ("checkpoint-best", None),
+        ("step10-checkpoint-3", None),
+        ("ministep5", None),
+        ("step" + "9" * 19, None),
+        ("main", None),
+    ],
+)
+def test_steps_in_names(name: str, step: int | None) -> None:
+    assert step_in_name(name) == step
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "step"),
+    [
+        ("runs/iter_0500", "runs/iter_{step}", 500),
+        ("runs/70m", "runs/{step}m", 70),
+        ("runs/7/hf", "runs/{step}/hf", 7),
+        ("run-2/iter_5_v2", "run-2/iter_{step}_*", 5),
+        ("run[a]/5", "run[a]/{step}", 5),
+        ("runa/5", "run[a]/{step}", 5),
+        ("a1-b2", "*{step}*", None),
+        ("iter_1e3", "iter_{step}", None),
+        ("iter_x", "iter_{step}*", None),
+    ],
+)
+def test_steps_at_their_place(path: str, pattern: str, step: int | None) -> None:
+    assert step_at(Path(path), pattern) == step
+
+
+def save_configs(*folders: Path) -> None:
+    for folder in folders:
+        tiny_model().config.save_pretrained(folder)
+
+
+def test_a_pattern_says_where_the_step_stands(tmp_path: Path) -> None:
+    save_configs(*(tmp_path / f"iter_{step}" / "hf" for step in (1000, 5, 30)))
+    checkpoints = LocalFolders(f"{tmp_path}/iter_{{step}}/hf", name="mine").checkpoints()
+    assert [(c.name, c.step) for c in checkpoints] == [("mine", 5), ("mine", 30), ("mine", 1000)]
+    with pytest.raises(ValueError, match=r"pattern: expected {step} once, got .step./.step."):
+        LocalFolders("{step}/{step}")
+
+
+def test_brackets_of_a_path_are_no_wildcards(tmp_path: Path) -> None:
+    save_configs(tmp_path / "run[a]" / "checkpoint-5", tmp_path / "runa" / "checkpoint-7")
+
+    def steps(pattern: str) -> list[int]:
+        return [checkpoint.step for checkpoint in LocalFolders(pattern).checkpoints()]
+
+    assert steps(f"{tmp_path}/run[a]/checkpoint-5") == [5]
+    assert steps(f"{tmp_path}/run[a]/*") == [5]
+    assert steps(f"{tmp_path}/run[ab]/*") == [7]
+    assert steps(f"{tmp_path}/r*[[]a]/checkpoint-[0-9]") == [5]
+    assert steps(f"{tmp_path}/run[a]/checkpoint-{{step}}") == [5]
+
+
+def test_a_path_counts_once_however_it_is_written(tmp_path: Path) -> None:
+    save_configs(tmp_path / "step-1", tmp_path / ".step-2")
+    patterns = [f"{tmp_path}/step-1", f"{tmp_path}/step-1/", f"{tmp_path}//*", f"{tmp_path}/./s*"]
+    assert [c.step for c in LocalFolders(patterns).checkpoints()] == [1]
+
+
+def test_stages_are_one_model_only_by_name(tmp_path: Path) -> None:
+    save_configs(tmp_path / "stage1-step20-tokens1B", tmp_path / "stage2-step10-tokens1B")
+    with pytest.raises(ValueError, match=r"the steps of one model, got .*stage1-.* and .*stage2-"):
+        LocalFolders(f"{tmp_path}/*").checkpoints()
+    assert [c.step for c in LocalFolders(f"{tmp_path}/*", name="olmo").checkpoints()] == [10, 20]
+
+
+def test_models_of_one_folder_have_one_name(root: Path) -> None:
+    folder = str(root / "step-000002")
+    (checkpoint,) = Models([f"{folder}/"]).checkpoints()
+    assert checkpoint.name == folder
+    for other in (f"{folder}/", f"{root}/../{root.name}/step-000002"):
+        with pytest.raises(ValueError, match=r"names: expected different models, got .* are one"):
+            Models([folder, other])
 
 
 def test_models_keep_their_order(root: Path) -> None:
@@ -131,12 +244,13 @@ def test_models_keep_their_order(root: Path) -> None:
     ("names", "message"),
     [
         ([], "names: expected at least one model"),
-        (["a", "a"], "names: expected different models"),
+        (["a", "a"], "names: expected different models, got a and a, which are one"),
+        (["a/b", "a/b@main"], "names: expected different models, got a/b and a/b@main, which are"),
         (["no/such/folder"], "expected the name of a model on the Hub or a folder"),
         (["model.gguf"], "names: expected an existing GGUF file, got model.gguf"),
         (["someone/model@../../x"], "revision: expected a branch, tag or commit, got '../../x'"),
     ],
-    ids=["none", "twice", "a path", "no file", "a revision that is a path"],
+    ids=["none", "twice", "main", "a path", "no file", "a revision that is a path"],
 )
 def test_names_that_are_no_models(names: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -17,7 +17,7 @@ from tests.lm.listed_hub import ListedHub, save_revision
 from tests.lm.tiny_models import tiny_model
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Models
 from toolkit.lm.fetch_ahead import fetch_ahead
-from toolkit.lm.hub_revisions import HubRevisions
+from toolkit.lm.hub_revisions import HubRevisions, published_checkpoint
 
 REPOSITORY = "someone/tiny-neox"
 STEPS = (0, 1, 8, 64, 512, 1000)
@@ -111,10 +111,15 @@ def test_names_of_another_kind(
     with serve(hub, tmp_path / "cache", monkeypatch):
         checkpoints = HubRevisions(REPOSITORY, pattern=OLMO).checkpoints()
         assert [checkpoint.revision for checkpoint in checkpoints] == [names[1], names[0]]
+        assert published_checkpoint(f"{REPOSITORY}@{names[0]}").step == 20
         with pytest.raises(ValueError, match=r"one checkpoint of .* at step 3, got stage1-.* and"):
             HubRevisions(REPOSITORY, pattern=r"stage\d-step(\d+)-tokens1B").checkpoints()
         with pytest.raises(ValueError, match=r"expected revisions of .* that match x"):
             HubRevisions(REPOSITORY, pattern=r"x(\d+)").checkpoints()
+        with pytest.raises(
+            ValueError, match="pattern: expected a group that is the step, got 'ste"
+        ):
+            HubRevisions(REPOSITORY, pattern=r"stage\d-(\w+)-tokens\d+B").checkpoints()
 
 
 def test_a_revision_that_is_a_path_is_refused(

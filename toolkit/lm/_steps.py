@@ -1,8 +1,18 @@
-"""Which steps of a published series are wanted."""
+"""Steps of checkpoints: which one a name states, and which ones of a series are wanted."""
 
 import re
 from collections.abc import Collection
+from pathlib import Path
 
+from toolkit.lm._paths import fits
+
+# Where the user says that the step stands.
+STEP_PLACE = "{step}"
+_MARK = r"(?<![a-z])(?:global_?)?(?:step|checkpoint)[-_=]?"
+_MARKED = re.compile(rf"{_MARK}\d", re.IGNORECASE)
+# Not 4k, 1e3, 1.5, 1_000 or 1,000; from 19 digits on a number is no step that can be logged.
+_STATED = re.compile(rf"{_MARK}(\d{{1,18}})(?![\da-z,]|[._]\d)", re.IGNORECASE)
+_EPOCH = re.compile(r"epoch[-_=]?\d+[-_]", re.IGNORECASE)
 _RANGE = re.compile(r"(\d+):(\d+):([1-9]\d*)")
 _LAST_OF_PYTHIA = 143_000
 
@@ -10,6 +20,45 @@ _LAST_OF_PYTHIA = 143_000
 def pythia_steps() -> list[int]:
     """Return the 154 steps of Pythia's revisions: 0, 1, 2, 4, ..., 512, 1000, 2000, ..., 143000."""
     return [0, *(2**i for i in range(10)), *range(1000, _LAST_OF_PYTHIA + 1, 1000)]
+
+
+def step_in_name(name: str) -> int | None:
+    """Return the step that the name of a folder, file or revision states, None without one.
+
+    Known are the names that Lightning (``epoch=E-step=N``), Hugging Face's Trainer
+    (``checkpoint-N``), OLMo (``stage1-stepN-tokens4B``), Pythia (``stepN``) and the toolkit
+    (``step-N``) write, with anything before and after it that leaves no doubt.
+
+    Example:
+        >>> [step_in_name(name) for name in ("epoch=0-step=200-v1", "checkpoint-7", "step4k")]
+        [200, 7, None]
+    """
+    stated = [int(number) for number in _STATED.findall(name)]
+    certain = len(stated) == len(_MARKED.findall(name)) and len(set(stated)) == 1
+    return stated[0] if certain else None
+
+
+def step_at(path: Path, pattern: str) -> int | None:
+    """Return the number that stands at ``{step}`` of a pattern, None if that is not one number.
+
+    Example:
+        >>> step_at(Path("runs/iter_0500_v2"), "runs/iter_{step}_*")
+        500
+    """
+    before, after = str(Path(pattern).expanduser()).split(STEP_PLACE)
+    text = str(path)
+    found = [
+        int(number[0])
+        for number in re.finditer(r"\d+", text)
+        if fits(text[: number.start()], before) and fits(text[number.end() :], after)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def name_before_step(name: str) -> str:
+    """Return what stands before the step in a name, without an epoch: of one run it is the same."""
+    mark = _MARKED.search(name)
+    return _EPOCH.sub("", name[: mark.start()] if mark else name)
 
 
 def check_steps(steps: str | list[int]) -> None:

@@ -1,7 +1,5 @@
 """A checkpoint of a language model, and series of them: folders, Lightning files, models."""
 
-import glob
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from toolkit.lm._paths import check_different, matching_paths, model_name
+from toolkit.lm._steps import STEP_PLACE, name_before_step, step_at, step_in_name
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-_STEP = re.compile(r"step[-_]?(\d+)")
-_LAST_NUMBER = re.compile(r"(\d+)\D*$")
 
 
 class OpenedModel(NamedTuple):
@@ -111,45 +109,59 @@ class Series(ABC):
 class LocalFolders(Series):
     """Folders of Hugging Face models, or GGUF files, with their step in the name.
 
-    The step is the number after ``step``, as in ``hf/step-512`` or ``step-512.Q8_0.gguf``; a folder
-    without that has its last number.
+    Known names are those of Lightning (``epoch=E-step=N``), Hugging Face's Trainer
+    (``checkpoint-N``), OLMo (``stepN-tokens4B``), Pythia (``stepN``) and the toolkit
+    (``hf/step-N``, ``step-N.Q8_0.gguf``). Of others the pattern says where the step stands.
 
     Args:
-        pattern: Path with wildcards, or several.
+        pattern: Path with wildcards, or several; ``{step}`` once in it, as in ``iter_{step}``,
+            stands for the step. Brackets of an existing path are no wildcards.
         name: Name of the model, by default the path of the folder that holds the checkpoints.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
+
+    Raises:
+        ValueError: If a pattern has ``{step}`` twice.
     """
 
     def __init__(
         self, pattern: str | list[str], *, name: str | None = None, allow_pickle: bool = False
     ) -> None:
-        self.pattern = pattern
+        self.patterns = [pattern] if isinstance(pattern, str) else pattern
+        for one in self.patterns:
+            if one.count(STEP_PLACE) > 1:
+                raise ValueError(f"pattern: expected {STEP_PLACE} once, got {one}")
         self.name = name
         self.allow_pickle = allow_pickle
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the folders and files that match, by their steps."""
-        from toolkit.lm.local_checkpoints import is_gguf, local_checkpoint  # noqa: PLC0415
-
-        paths = [
-            path
-            for path in matching_paths(self.pattern)
-            if (path / "config.json").is_file() or is_gguf(path)
-        ]
-        if not paths:
+        found: dict[Path, Checkpoint] = {}
+        for pattern in self.patterns:
+            for path in matching_paths(pattern.replace(STEP_PLACE, "*")):
+                if path.absolute() not in found and _is_model(path):
+                    found[path.absolute()] = self._checkpoint(path, pattern)
+        if not found:
             raise ValueError(
                 "pattern: expected folders with a config.json or GGUF files, got none at "
-                f"{self.pattern}"
+                f"{', '.join(self.patterns)}"
             )
-        return in_order(
-            local_checkpoint(
-                path,
-                name=self.name or str(path.parent),
-                step=_step_in_name(path),
-                allow_pickle=self.allow_pickle,
+        if self.name is None:
+            _check_one_run(path for path in found if step_in_name(path.name) is not None)
+        return in_order(found.values())
+
+    def _checkpoint(self, path: Path, pattern: str) -> Checkpoint:
+        from toolkit.lm.local_checkpoints import local_checkpoint  # noqa: PLC0415
+
+        placed = STEP_PLACE in pattern
+        step = step_at(path, pattern) if placed else step_in_name(path.name)
+        if step is None:
+            raise ValueError(
+                f"pattern: expected the step in each name, got {path}; write {STEP_PLACE} for it "
+                f"once in the pattern, as in {path.parent / STEP_PLACE}, or take Models for "
+                "different models"
             )
-            for path in paths
-        )
+        name = self.name or str(path.parent)
+        return local_checkpoint(path, name=name, step=step, allow_pickle=self.allow_pickle)
 
 
 class Models(Series):
@@ -157,7 +169,7 @@ class Models(Series):
 
     Args:
         names: Folders, GGUF files, or names on the Hub, those as ``name@revision`` where it is not
-            ``main``. The step is the number in ``step<number>`` at the revision's end, else 0.
+            ``main``. The step is the one in the revision's name, such as ``step1000``, else 0.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
@@ -167,9 +179,8 @@ class Models(Series):
     def __init__(self, names: list[str], *, allow_pickle: bool = False) -> None:
         if not names:
             raise ValueError("names: expected at least one model, got none")
-        if len(set(names)) < len(names):
-            raise ValueError(f"names: expected different models, got {', '.join(names)}")
-        self.names = names
+        check_different("names", names)
+        self.names = [model_name(name) for name in names]
         self.allow_pickle = allow_pickle
 
     def checkpoints(self) -> list[Checkpoint]:
@@ -217,21 +228,22 @@ def joined(series: "Series | Sequence[Series]") -> list[Checkpoint]:
     return in_order(checkpoint for one in several for checkpoint in one.checkpoints())
 
 
-def matching_paths(pattern: str | list[str]) -> list[Path]:
-    """Return the paths that one or several patterns match, each once."""
-    patterns = [pattern] if isinstance(pattern, str) else pattern
-    found = [path for one in patterns for path in glob.glob(str(Path(one).expanduser()))]  # noqa: PTH207 - absolute patterns, too
-    return [Path(path) for path in dict.fromkeys(found)]
+def _check_one_run(paths: Iterable[Path]) -> None:
+    """Raise a ValueError if names beside each other differ before the step: runs of two models."""
+    first: dict[Path, Path] = {}
+    for path in paths:
+        other = first.setdefault(path.parent, path)
+        if name_before_step(path.name) != name_before_step(other.name):
+            raise ValueError(
+                f"pattern: expected the steps of one model, got {other} and {path}; give a "
+                "narrower pattern, or a name if they are one model"
+            )
 
 
-def _step_in_name(path: Path) -> int:
-    number = _STEP.search(path.name)
-    if number is None and path.is_dir():
-        # A file's last number may be that of its type, as in Q4_1.
-        number = _LAST_NUMBER.search(path.name)
-    if number is None:
-        raise ValueError(f"pattern: expected the step in each name, got {path}")
-    return int(number[1])
+def _is_model(path: Path) -> bool:
+    from toolkit.lm.local_checkpoints import is_gguf  # noqa: PLC0415
+
+    return (path / "config.json").is_file() or is_gguf(path)
 
 
 def _place(checkpoint: Checkpoint) -> str:

@@ -2,14 +2,14 @@
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from toolkit.lm import _hub_files
-from toolkit.lm._steps import check_steps, wanted_steps
+from toolkit.lm._steps import check_steps, step_in_name, wanted_steps
 from toolkit.lm._stores import check_revision, hub_answer, is_offline, is_repository_name
 from toolkit.lm.checkpoints import (
     Checkpoint,
@@ -20,7 +20,6 @@ from toolkit.lm.checkpoints import (
     in_order,
 )
 
-_NUMBERED = re.compile(r"(?:.*\D)?step-?(\d+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHOWN = 6
 
@@ -120,10 +119,12 @@ class HubRevisions(Series):
 
     def checkpoints(self) -> list[Checkpoint]:
         """Ask the Hub for its revisions, offline the cache, and return those that are wanted."""
-        published = in_order(self._published())
+        references = _hub_files.references(self.repo)
+        published = in_order(self._published(references))
         if not published:
             raise ValueError(
-                f"pattern: expected revisions of {self.repo} that match {self.pattern}, got none"
+                f"pattern: expected revisions of {self.repo} that match {self.pattern}, got none "
+                f"among {_shortened(sorted(references))}; give a pattern that names the step"
             )
         available = {checkpoint.step: checkpoint for checkpoint in published}
         wanted = wanted_steps(self.steps, available)
@@ -135,11 +136,16 @@ class HubRevisions(Series):
             raise ValueError(f"steps: expected steps that {self.repo} has, got {self.steps}")
         return found
 
-    def _published(self) -> Iterable[Checkpoint]:
-        for name, commit in _hub_files.references(self.repo).items():
+    def _published(self, references: Mapping[str, str]) -> Iterable[Checkpoint]:
+        for name, commit in references.items():
             match = re.fullmatch(self.pattern, name)
             if match is not None:
                 check_revision(name)
+                if match[1] is None or not match[1].isdecimal():
+                    raise ValueError(
+                        f"pattern: expected a group that is the step, got {match[1]!r} in {name} "
+                        f"by {self.pattern}"
+                    )
                 yield HubCheckpoint(
                     name=self.repo,
                     step=int(match[1]),
@@ -150,9 +156,8 @@ class HubRevisions(Series):
                 )
 
     def _report(self, absent: list[int]) -> None:
-        shown = ", ".join(map(str, absent[:_SHOWN])) + (", ..." if absent[_SHOWN:] else "")
         where = "in the cache of" if is_offline() else "among the revisions of"
-        message = f"steps: {len(absent)} not {where} {self.repo}: {shown}"
+        message = f"steps: {len(absent)} not {where} {self.repo}: {_shortened(absent)}"
         if self.strict:
             raise MissingCheckpointError(message)
         warnings.warn(f"{message}; the others are measured", stacklevel=3)
@@ -173,14 +178,17 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
     if commit is None:
         where = "the cache holds" if is_offline() else "the model has"
         raise MissingCheckpointError(f"revision: expected one that {where}, got {name}")
-    number = _NUMBERED.fullmatch(revision)
     return HubCheckpoint(
         name=repo,
-        step=int(number[1]) if number else 0,
+        step=step_in_name(revision) or 0,
         revision=revision,
         commit=commit,
         allow_pickle=allow_pickle,
     )
+
+
+def _shortened(values: Sequence[str] | Sequence[int]) -> str:
+    return ", ".join(map(str, values[:_SHOWN])) + (", ..." if values[_SHOWN:] else "")
 
 
 def _check_repository(repo: str) -> None:

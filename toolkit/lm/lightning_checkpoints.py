@@ -1,5 +1,6 @@
 """Checkpoints that the toolkit's own runs have saved."""
 
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +9,14 @@ from typing import Any
 
 import torch
 
+from toolkit.lm._paths import matching_paths
 from toolkit.lm._pickled import load_plain
-from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order, matching_paths
+from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order
 from toolkit.lm.pretrained import load_tokenizer
 
 _PREFIX = "model."
-_LAST = "last.ckpt"
+# Lightning numbers a second file of the name.
+_LAST = re.compile(r"last(?:-v\d+)?\.ckpt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,7 @@ class LightningCheckpoints(Series):
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the files that match; ``last.ckpt`` only where no other has its step."""
-        paths = sorted(matching_paths(self.pattern), key=lambda path: path.name == _LAST)
+        paths = sorted(matching_paths(self.pattern), key=_is_last)
         if not paths:
             raise ValueError(f"pattern: expected checkpoint files, got none at {self.pattern}")
         return in_order(self._without_copies(paths))
@@ -79,11 +82,15 @@ class LightningCheckpoints(Series):
         seen = set()
         for path in paths:
             step = int(_read(path)["global_step"])
-            if path.name == _LAST and (path.parent, step) in seen:
+            if _is_last(path) and (path.parent, step) in seen:
                 continue
             seen.add((path.parent, step))
             name = self.name or str(path.parent)
             yield LightningCheckpoint(name=name, step=step, path=path, tokenizer=self.tokenizer)
+
+
+def _is_last(path: Path) -> bool:
+    return _LAST.fullmatch(path.name) is not None
 
 
 def _read(path: Path) -> dict[str, Any]:
