@@ -185,7 +185,7 @@ def test_too_few_packings_leave_a_law_out(
         (["--dim", "8", "--epsilon", "1:2:0"], "epsilon: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8:inf:1", "--epsilon", "1"], "dim: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8", "--epsilon", "nan"], "epsilon: expected a number or FIRST:LAST:STEP"),
-        (["--dim", "8", "--epsilon", "0"], "epsilon: expected a finite number above 0, got 0"),
+        (["--dim", "8", "--epsilon", "0"], "epsilon: expected a positive finite number, got 0"),
         (["--dim", "0", "--epsilon", "1"], "dim: expected an integer of at least 1, got 0"),
         (["--dim", "8", "--num_vectors", "0"], "num_vectors: expected a finite number of at"),
         (["--dim", "8", "--epsilon", "1", "--law", "x"], "law: invalid choice: 'x'"),
@@ -215,4 +215,6 @@ def test_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "0.0645", "--law", "full"]) == 0
     assert "3.99e7" in capsys.readouterr().out
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "-1"]) == 2
-    assert capsys.readouterr().err == "error: epsilon: expected a finite number above 0, got -1.0\n"
+    assert (
+        capsys.readouterr().err == "error: epsilon: expected a positive finite number, got -1.0\n"
+    )

@@ -175,10 +175,10 @@ def test_half_precision_is_lifted_and_left_alone(dtype: torch.dtype) -> None:
     ("dim", "epsilon", "constants", "message"),
     [
         (0, 0.1, {}, "dim: expected an integer of at least 1, got 0"),
-        (64, 0.0, {}, "epsilon: expected a finite number above 0, got 0.0"),
-        (64, -0.1, {}, "epsilon: expected a finite number above 0"),
-        (64, math.nan, {}, "epsilon: expected a finite number above 0"),
-        (64, 0.1, {"C": 0.0}, "C: expected a finite number above 0, got 0.0"),
+        (64, 0.0, {}, "epsilon: expected a positive finite number, got 0.0"),
+        (64, -0.1, {}, "epsilon: expected a positive finite number"),
+        (64, math.nan, {}, "epsilon: expected a positive finite number"),
+        (64, 0.1, {"C": 0.0}, "C: expected a positive finite number, got 0.0"),
         (64, 0.1, {"e": 1.0}, "e: law 'full' has the constants C, a, b, c"),
     ],
 )

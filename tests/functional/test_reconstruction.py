@@ -155,7 +155,7 @@ def test_bad_cells() -> None:
     one, value = torch.tensor([0]), torch.ones(1)
     with pytest.raises(ValueError, match="row, feature, value: expected equal"):
         cell_layout(torch.tensor([0, 1]), one, value, 2)
-    with pytest.raises(ValueError, match="num_rows: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_rows: expected an integer of at least 1, got 0"):
         cell_layout(one, one, value, 0)
 
 

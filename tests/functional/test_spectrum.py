@@ -233,7 +233,7 @@ def test_bad_features_are_refused(
 
 @pytest.mark.parametrize("fit_range", [(0, 10), (5, 5), (10, 2)])
 def test_bad_fit_ranges_are_refused(fit_range: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="fit_range: expected 1 <= first < last"):
+    with pytest.raises(ValueError, match="fit_range: expected two integers, 1 <= first < last"):
         alpha_req(cloud(20, 5), fit_range=fit_range)
 
 

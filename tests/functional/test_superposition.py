@@ -95,5 +95,5 @@ def test_bad_weights_are_refused(function: object) -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, math.nan])
 def test_bad_thresholds_are_refused(threshold: float) -> None:
-    with pytest.raises(ValueError, match="threshold: expected a norm of at least 0"):
+    with pytest.raises(ValueError, match="threshold: expected a finite number of at least 0"):
         represented_fraction(torch.eye(2), threshold)

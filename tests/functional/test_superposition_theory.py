@@ -78,7 +78,9 @@ def test_strong_exponent(frequency_exponent: float | None, expected: float) -> N
 
 @pytest.mark.parametrize("bad", [-0.1, math.nan])
 def test_strong_exponent_refuses(bad: float) -> None:
-    with pytest.raises(ValueError, match="frequency_exponent: expected a number of at least 0"):
+    with pytest.raises(
+        ValueError, match="frequency_exponent: expected a finite number of at least 0"
+    ):
         strong_superposition_exponent(bad)
 
 

@@ -189,5 +189,5 @@ def test_too_few_rows_are_refused(case: Case) -> None:
 def test_bad_options_are_refused() -> None:
     with pytest.raises(ValueError, match="num_sigma: expected a finite number of at least 0"):
         metrics.EmbeddingDeviation(DIM, num_sigma=-1.0)
-    with pytest.raises(ValueError, match="fit_range: expected 1 <= first < last"):
+    with pytest.raises(ValueError, match="fit_range: expected two integers, 1 <= first < last"):
         metrics.AlphaReQ(DIM, fit_range=(4, 4))

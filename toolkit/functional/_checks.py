@@ -1,10 +1,29 @@
-"""Shared input checks of the public functions: one-line errors, half precision lifted."""
+"""Checks of what callers pass: one-line errors that begin with the argument's name.
+
+Each returns the value that it has checked. A number is a plain one or one of numpy's, never a
+bool; what is no tensor or generator is a TypeError, everything else a ValueError.
+"""
+
+import math
+import os
+import reprlib
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
+Value = TypeVar("Value")
 
-def finite_float(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> Tensor:
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+_INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+_LAST_SEED = 2**64 - 1
+# Where the system does not tell how much memory it has: more than any machine's.
+_LARGEST_MEMORY = 2**46
+
+
+def finite_float(name: str, tensor: object, *, dims: tuple[int, ...] = (2,)) -> Tensor:
     """Return ``tensor`` detached as float32 or float64, or say in one line what is wrong with it.
 
     Args:
@@ -14,13 +33,13 @@ def finite_float(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> 
 
     Raises:
         TypeError: If ``tensor`` is no tensor.
-        ValueError: If it is complex or boolean, has another number of dimensions, is empty, or
-            holds non-finite values.
+        ValueError: If it is not dense, of another kind of number, has another number of
+            dimensions, is empty, has no values (meta), or holds non-finite values.
     """
     return lift(finite_real(name, tensor, dims=dims))
 
 
-def finite_real(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> Tensor:
+def finite_real(name: str, tensor: object, *, dims: tuple[int, ...] = (2,)) -> Tensor:
     """Check like `finite_float`, but keep the dtype: nothing of the tensor's size is allocated."""
     values = real_tensor(name, tensor, dims=dims)
     # The extremes carry every NaN and infinity along, without a mask the size of the tensor.
@@ -34,22 +53,58 @@ def finite_real(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> T
     return values
 
 
-def real_tensor(name: str, tensor: Tensor, *, dims: tuple[int, ...] = (2,)) -> Tensor:
+def real_tensor(name: str, tensor: object, *, dims: tuple[int, ...] = (2,)) -> Tensor:
     """Check like `finite_float`, but let non-finite values pass and keep the dtype."""
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{name}: expected real numbers, got dtype {tensor.dtype}")
-    if tensor.ndim not in dims:
+    values = dense_tensor(name, tensor)
+    if values.is_complex() or values.dtype == torch.bool:
+        raise ValueError(f"{name}: expected real numbers, got dtype {values.dtype}")
+    if values.dtype not in _FLOATS | _INTEGERS:
+        raise ValueError(
+            f"{name}: expected at least 16-bit floats or plain integers, got dtype "
+            f"{values.dtype}; convert them first, for example with .float()"
+        )
+    if values.ndim not in dims:
         wanted = " or ".join(str(number) for number in dims)
         raise ValueError(
-            f"{name}: expected {wanted} dimensions, got shape {tuple(tensor.shape)}; reshape it"
+            f"{name}: expected {wanted} dimensions, got shape {tuple(values.shape)}; reshape it"
         )
-    if tensor.numel() == 0:
-        raise ValueError(f"{name}: expected at least one value, got shape {tuple(tensor.shape)}")
+    if values.numel() == 0:
+        raise ValueError(f"{name}: expected at least one value, got shape {tuple(values.shape)}")
+    return values
+
+
+def dense_tensor(name: str, tensor: object) -> Tensor:
+    """Return ``tensor`` detached if it holds its values in plain memory, whatever their dtype.
+
+    A pending negation, as in the imaginary part of a conjugate, is carried out.
+    """
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: expected a torch.Tensor, got {type(tensor).__name__}")
     if tensor.is_meta:
         raise ValueError(f"{name}: expected values, got a tensor on the meta device; load it first")
-    return tensor.detach()
+    if tensor.is_quantized:
+        raise ValueError(
+            f"{name}: expected plain values, got a quantised tensor; call dequantize() first"
+        )
+    if tensor.is_nested or tensor.layout != torch.strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+        raise ValueError(
+            f"{name}: expected a dense tensor, got a {kind} one; call to_dense() or pad it first"
+        )
+    return tensor.detach().resolve_neg()
+
+
+def integer_tensor(name: str, tensor: object, *, dims: tuple[int, ...] = (1,)) -> Tensor:
+    """Check that a dense tensor holds integers, and its number of dimensions; it may be empty."""
+    values = dense_tensor(name, tensor)
+    if values.dtype not in _INTEGERS:
+        raise ValueError(f"{name}: expected integers, got dtype {values.dtype}; use {name}.long()")
+    if values.ndim not in dims:
+        wanted = " or ".join(str(number) for number in dims)
+        raise ValueError(
+            f"{name}: expected {wanted} dimensions, got shape {tuple(values.shape)}; reshape it"
+        )
+    return values
 
 
 def lift(tensor: Tensor) -> Tensor:
@@ -59,8 +114,221 @@ def lift(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype.itemsize < torch.float32.itemsize else tensor
 
 
-def integer_at_least(name: str, value: int, minimum: int) -> int:
-    """Return ``value``, or raise a ValueError if it is no integer of at least ``minimum``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ValueError(f"{name}: expected an integer of at least {minimum}, got {value!r}")
+def integer_at_least(name: str, value: object, minimum: int, *, most: int | None = None) -> int:
+    """Return ``value``, or raise a ValueError if it is no integer in this range."""
+    if not is_integer(value) or value < minimum or (most is not None and value > most):
+        limits = f"of at least {minimum}" if most is None else f"from {minimum} to {most}"
+        raise ValueError(f"{name}: expected an integer {limits}, got {shown(value)}")
     return value
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether it is an int; a bool counts as none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def integers_at_least(name: str, values: object, minimum: int) -> list[int]:
+    """Return at least one integer as a list; a number alone or a string is a ValueError."""
+    listed = _items(name, values, "integers")
+    return [integer_at_least(name, value, minimum) for value in listed]
+
+
+def seed(name: str, value: object) -> int:
+    """Return ``value`` if every generator takes it as a seed."""
+    return integer_at_least(name, value, 0, most=_LAST_SEED)
+
+
+def finite(name: str, value: Value) -> Value:
+    """Return ``value`` if it is a finite number."""
+    return _within(name, value, math.isfinite(_real(value)), "a finite number")
+
+
+def number_at_least(name: str, value: Value, minimum: int | float) -> Value:
+    """Return ``value`` if it is a finite number of at least ``minimum``."""
+    good = minimum <= _real(value) < math.inf
+    return _within(name, value, good, f"a finite number of at least {minimum:g}")
+
+
+def positive(name: str, value: Value) -> Value:
+    """Return ``value`` if it is a finite number above 0."""
+    return _within(name, value, 0 < _real(value) < math.inf, "a positive finite number")
+
+
+def share(name: str, value: Value) -> Value:
+    """Return ``value`` if it is between 0 and 1, both included."""
+    return _within(name, value, 0 <= _real(value) <= 1, "a share between 0 and 1")
+
+
+def inner_share(name: str, value: Value, *, below: int | float = 1) -> Value:
+    """Return ``value`` if it is above 0 and below the limit, neither included."""
+    good = 0 < _real(value) < below
+    return _within(name, value, good, f"a share above 0 and below {below:g}")
+
+
+def positives(name: str, value: object) -> list[float]:
+    """Return one or several positive numbers as a list of floats."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    several = [_real(each) for each in value] if is_list else [_real(value)]  # type: ignore[attr-defined]
+    good = bool(several) and all(0 < each < math.inf for each in several)
+    _within(name, value, good, "one or several positive finite numbers")
+    return several
+
+
+def moment_decays(name: str, value: object) -> tuple[float, float]:
+    """Return the decay rates of Adam's two moments, both in [0, 1)."""
+    first, second = pair(name, value, "two numbers in [0, 1)")
+    if not (0 <= _real(first) < 1 and 0 <= _real(second) < 1):
+        raise ValueError(f"{name}: expected two numbers in [0, 1), got {shown(value)}")
+    return first, second
+
+
+def pair(name: str, value: object, expected: str) -> tuple[Any, Any]:
+    """Return a tuple or list of two as a tuple."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
+    return value[0], value[1]
+
+
+def flag(name: str, value: Value) -> Value:
+    """Return ``value`` if it is True or False."""
+    return _within(name, value, isinstance(value, bool), "True or False")
+
+
+def one_of(name: str, value: Value, *choices: str | None) -> Value:
+    """Return ``value`` if it is one of the choices: strings or None."""
+    known = [choice for choice in choices if choice is not None]
+    good = value in known if isinstance(value, str) else value is None and None in choices
+    listed = [*map(repr, known), *(["None"] if None in choices else [])]
+    return _within(name, value, good, f"{', '.join(listed[:-1])} or {listed[-1]}")
+
+
+def text(name: str, value: Value) -> Value:
+    """Return ``value`` if it is a string with something in it that a file name could hold."""
+    good = isinstance(value, str) and bool(value) and "\0" not in value
+    return _within(name, value, good, "a string that is not empty")
+
+
+def names(name: str, values: object) -> list[str]:
+    """Return at least one string, each another, as a list; a string alone is a ValueError."""
+    listed = [text(name, value) for value in _items(name, values, "strings")]
+    return different(name, listed)
+
+
+def different(name: str, values: list[Value]) -> list[Value]:
+    """Return ``values`` if none of them stands there twice."""
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{name}: expected each entry once, got {shown(twice)} twice")
+    return values
+
+
+def text_mapping(name: str, value: Value) -> Value:
+    """Return ``value`` if it gives strings by names."""
+    good = isinstance(value, Mapping) and all(
+        isinstance(part, str) for item in value.items() for part in item
+    )
+    return _within(name, value, good, "strings by names")
+
+
+def instance(name: str, value: object, kind: type[Value]) -> Value:
+    """Return ``value`` if it is of the class, else raise a TypeError."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {_article(kind)}, got {type(value).__name__}")
+    return value
+
+
+def source_of_draws(
+    generator: object, *, device: torch.device | str = "cpu", anywhere: bool = False
+) -> torch.Generator:
+    """Return ``generator``, or for None a fresh one with seed 0.
+
+    Args:
+        generator: The public argument of that name.
+        device: Where a fresh one draws.
+        anywhere: Whether the given one may draw on another kind of device.
+
+    Raises:
+        TypeError: If ``generator`` is no generator.
+        ValueError: If it is on another kind of device.
+    """
+    if generator is None:
+        return torch.Generator(device).manual_seed(0)
+    draws = instance("generator", generator, torch.Generator)
+    if not anywhere and draws.device.type != torch.device(device).type:
+        raise ValueError(
+            f"generator: expected one on {device}, got one on {draws.device}; "
+            f"use torch.Generator({str(device)!r})"
+        )
+    return draws
+
+
+def require_memory(name: str, *sizes: int, itemsize: int = 4) -> None:
+    """Raise a ValueError for a result of ``sizes`` that no memory of this machine could hold.
+
+    The system may promise any amount, and end the process when it is used.
+    """
+    needed = math.prod(sizes) * itemsize
+    if needed > _memory():
+        shape = " x ".join(map(shown, sizes))
+        raise ValueError(
+            f"{name}: expected what fits into memory, got {shape} numbers, more than the "
+            f"{_memory() / 2**30:.0f} GiB of this machine; take fewer"
+        )
+
+
+def shown(value: object) -> str:
+    """Return ``value`` for a message, on one line of moderate length."""
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, Sequence | Mapping | int | float | type(None)):
+        return " ".join(_SHORT.repr(value).split())
+    return f"an object of type {type(value).__name__}"
+
+
+def _short_repr() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = 60
+    short.maxlist = short.maxtuple = 8
+    return short
+
+
+_SHORT = _short_repr()
+
+
+def _real(value: object) -> float:
+    """Return a plain or numpy number as a float, NaN for everything else and for too large ones."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _within(name: str, value: Value, good: bool, expected: str) -> Value:  # noqa: FBT001
+    if not good:
+        raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
+    return value
+
+
+def _items(name: str, values: object, kind: str) -> list[Any]:
+    """Return a list, tuple or range of at least one item as a list."""
+    is_list = isinstance(values, Sequence) and not isinstance(values, str | bytes)
+    listed: list[Any] = list(_within(name, values, is_list, f"a list of {kind}"))  # type: ignore[call-overload]
+    if not listed:
+        raise ValueError(f"{name}: expected one or more {kind}, got none")
+    return listed
+
+
+def _article(kind: type) -> str:
+    name = "torch.Generator" if kind is torch.Generator else kind.__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _LARGEST_MEMORY

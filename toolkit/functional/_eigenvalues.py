@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from toolkit.functional._checks import is_integer, shown
 from toolkit.functional._triangles import lower_gram
 from toolkit.functional.scaling import fit_power_law
 
@@ -110,8 +111,11 @@ def alpha_from_eigenvalues(values: Float64[Tensor, " r"], fit_range: tuple[int, 
     return AlphaReQ(fit.exponent, fit.r2, num_points, "")
 
 
-def check_fit_range(fit_range: tuple[int, int]) -> None:
-    """Raise a ValueError unless 1 <= first < last."""
-    first, last = fit_range
-    if not 1 <= first < last:
-        raise ValueError(f"fit_range: expected 1 <= first < last, got {fit_range}")
+def check_fit_range(fit_range: object) -> tuple[int, int]:
+    """Return the two integers 1 <= first < last, or raise a ValueError."""
+    ranks = list(fit_range) if isinstance(fit_range, tuple | list) else []
+    if len(ranks) != 2 or not all(map(is_integer, ranks)) or not 1 <= ranks[0] < ranks[1]:
+        raise ValueError(
+            f"fit_range: expected two integers, 1 <= first < last, got {shown(fit_range)}"
+        )
+    return ranks[0], ranks[1]

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from toolkit.functional._checks import integer_tensor
+
 
 class Split(NamedTuple):
     """Row indices of the two parts."""
@@ -21,10 +23,7 @@ def integer_labels(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
         TypeError: If ``labels`` is no tensor.
         ValueError: If ``labels`` holds no integers or is not of shape (N,).
     """
-    if not isinstance(labels, Tensor):
-        raise TypeError(f"labels: expected a torch.Tensor, got {type(labels).__name__}")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(f"labels: expected integers, got dtype {labels.dtype}; use labels.long()")
+    labels = integer_tensor("labels", labels)
     if labels.shape != rows.shape[-2:-1]:
         raise ValueError(
             f"labels: expected shape {tuple(rows.shape[-2:-1])}, one per row of features, "
@@ -53,16 +52,13 @@ def train_classes(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
 
 
 def stratified_split(
-    classes: Int64[Tensor, " n"], share: float, generator: torch.Generator | None
+    classes: Int64[Tensor, " n"], share: float, generator: torch.Generator
 ) -> Split:
     """Hold out ``share`` of each class, rounded: at least one row, but never the last one.
 
     Raises:
-        ValueError: If ``share`` is not between 0 and 1, or every class has a single row.
+        ValueError: If every class has a single row.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"validation_share: expected a number between 0 and 1, got {share}")
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
     train, held_out = [], []
     for label in range(int(classes.max()) + 1):
         members = (classes == label).nonzero()[:, 0]

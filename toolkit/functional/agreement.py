@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, integer_at_least
+from toolkit.functional._checks import finite_float, integer_at_least, source_of_draws
 from toolkit.functional._pairs import (
     distinct_points,
     first_twins,
@@ -22,8 +22,6 @@ from toolkit.functional.subspace import (
     require_components,
     residual,
 )
-
-DEFAULT_SEED = 0
 
 
 class PairwiseAgreement(NamedTuple):
@@ -94,9 +92,8 @@ def pairwise_agreement(
     integer_at_least("num_random", num_random, 2)
     for states in (first, second):
         require_components("remove", integer_at_least("remove", remove, 0), states)
-    if generator is None:
-        generator = torch.Generator(first.device).manual_seed(DEFAULT_SEED)
-    return _agreement((first, second), bases, num_random, remove, generator)
+    draws = source_of_draws(generator, device=first.device, anywhere=True)
+    return _agreement((first, second), bases, num_random, remove, draws)
 
 
 class _Model(NamedTuple):

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from toolkit.functional._checks import integer_at_least, real_tensor
+from toolkit.functional._checks import (
+    instance,
+    integer_at_least,
+    is_integer,
+    number_at_least,
+    one_of,
+    positive,
+    real_tensor,
+)
 from toolkit.functional.deviation import EmbeddingDeviation
 
 Law = Literal["full", "ratio", "jl"]
@@ -73,8 +81,7 @@ def log10_capacity(dim: int, epsilon: float, *, law: Law = "full", **constants: 
         8.4
     """
     log_dim = math.log(integer_at_least("dim", dim, 1))
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon: expected a finite number above 0, got {epsilon}")
+    positive("epsilon", epsilon)
     values = _constants(law, constants)
     scaled = 2 * math.log(epsilon) + values.get("c", 1) * log_dim - math.log(values["C"])
     log_ratio = math.exp(scaled / values.get("b", 1))
@@ -92,6 +99,8 @@ def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
     Returns:
         NaN for class 1, whose rows share a direction, and where epsilon is not above 0.
     """
+    instance("deviation", deviation, EmbeddingDeviation)
+    integer_at_least("dim", dim, 1)
     if deviation.model_class == 1 or not deviation.epsilon > 0:
         return math.nan
     return log10_capacity(dim, deviation.epsilon)
@@ -118,8 +127,9 @@ def deviation_for(
         0.0645
     """
     log_dim = math.log(integer_at_least("dim", dim, 1))
-    if not 1 <= num_vectors < math.inf:
-        raise ValueError(f"num_vectors: expected a finite number of at least 1, got {num_vectors}")
+    # Whole numbers may be too large for a float.
+    check = integer_at_least if is_integer(num_vectors) else number_at_least
+    check("num_vectors", num_vectors, 1)
     values = _constants(law, constants)
     if law != "jl" and num_vectors <= dim:
         return 0.0
@@ -186,14 +196,12 @@ def deviations(
 
 def _constants(law: str, given: dict[str, float]) -> dict[str, float]:
     """Published constants of the law, with the given ones in their place."""
-    if law not in PUBLISHED:
-        raise ValueError(f"law: expected one of {', '.join(get_args(Law))}, got {law!r}")
+    one_of("law", law, *get_args(Law))
     published = PUBLISHED[law]
     for name, value in given.items():
         if name not in published:
             raise ValueError(f"{name}: law {law!r} has the constants {', '.join(published)}")
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name}: expected a finite number above 0, got {value}")
+        positive(name, value)
     return published | given
 
 

@@ -9,7 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real, integer_at_least
+from toolkit.functional._checks import (
+    finite_real,
+    integer_at_least,
+    require_memory,
+    source_of_draws,
+)
 from toolkit.functional.cosine import pair_moments, require_pairs, unit_chunks
 
 # A block of similarities that stays in the cache.
@@ -75,6 +80,7 @@ def cosine_histogram(
     """
     rows, usable = _rows_with_pairs(vectors)
     num_bins = integer_at_least("num_bins", num_bins, 1)
+    require_memory("num_bins", num_bins, itemsize=8)
     counts = _histogram_counts(rows, num_bins, integer_at_least("chunk_size", chunk_size, 1))
     edges = torch.linspace(-1, 1, num_bins + 1, dtype=torch.float64, device=counts.device)
     return CosineHistogram(counts, edges, int(counts.sum()), int((~usable).sum()))
@@ -110,6 +116,7 @@ def mean_abs_cosine(
     """
     rows, usable = _rows_with_pairs(vectors)
     chunk_size = integer_at_least("chunk_size", chunk_size, 1)
+    draws = source_of_draws(generator)
     num_usable = int(usable.sum())
     num_dropped = len(rows) - num_usable
     if num_sampled is None:
@@ -121,8 +128,7 @@ def mean_abs_cosine(
             f"num_sampled: expected at most the {num_usable} non-zero rows, got {num_sampled}; "
             "pass None to visit them all"
         )
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
-    drawn = torch.randperm(num_usable, generator=generator)[:num_sampled]
+    drawn = torch.randperm(num_usable, generator=draws)[:num_sampled]
     sample = rows[usable.nonzero()[drawn.to(rows.device), 0]]
     value, stderr = _regression_estimate(rows, sample, chunk_size)
     return MeanAbsCosine(value, stderr, num_sampled * (num_usable - 1), num_dropped)

@@ -1,10 +1,10 @@
 """Embedding deviation: how far a matrix's rows are from orthogonal."""
 
-import math
 from typing import NamedTuple
 
 from torch import Tensor
 
+from toolkit.functional._checks import number_at_least
 from toolkit.functional.cosine import CosineMoments, finite_moments
 
 
@@ -47,16 +47,10 @@ def embedding_deviation(embeddings: Tensor, *, num_sigma: float = 2.0) -> Embedd
         >>> embedding_deviation(torch.eye(4)).model_class
         2
     """
-    check_num_sigma(num_sigma)
+    number_at_least("num_sigma", num_sigma, 0)
     moments = finite_moments("embeddings", embeddings)
     num_rows = len(embeddings) - moments.num_dropped
     return deviation_from_moments(moments, num_rows, num_sigma=num_sigma)
-
-
-def check_num_sigma(num_sigma: float) -> None:
-    """Raise a ValueError unless ``num_sigma`` is finite and at least 0."""
-    if not 0 <= num_sigma < math.inf:
-        raise ValueError(f"num_sigma: expected a finite number of at least 0, got {num_sigma}")
 
 
 def deviation_from_moments(

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float64, Real
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real, integer_at_least
+from toolkit.functional._checks import finite_real, integer_at_least, number_at_least
 from toolkit.functional.cosine import (
     PairSums,
     moments_from_sums,
@@ -15,7 +15,7 @@ from toolkit.functional.cosine import (
     require_pairs,
     unit_sums,
 )
-from toolkit.functional.deviation import check_num_sigma, deviation_from_moments
+from toolkit.functional.deviation import deviation_from_moments
 
 
 def deviation_stderr(embeddings: Tensor, *, num_sigma: float = 2.0, num_blocks: int = 20) -> float:
@@ -36,7 +36,7 @@ def deviation_stderr(embeddings: Tensor, *, num_sigma: float = 2.0, num_blocks: 
             fewer than two non-zero rows, ``num_sigma`` is negative or not finite, or
             ``num_blocks`` is below 2.
     """
-    check_num_sigma(num_sigma)
+    number_at_least("num_sigma", num_sigma, 0)
     integer_at_least("num_blocks", num_blocks, 2)
     rows = finite_real("embeddings", embeddings)
     blocks = [rows[start::num_blocks] for start in range(min(num_blocks, len(rows)))]

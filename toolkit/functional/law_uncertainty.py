@@ -1,14 +1,26 @@
 """How far a capacity can be trusted: intervals from a law's constants and epsilon's own error."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import integer_at_least
+from toolkit.functional._checks import (
+    finite,
+    finite_real,
+    inner_share,
+    integer_at_least,
+    number_at_least,
+    one_of,
+    positive,
+    require_memory,
+    shown,
+    source_of_draws,
+)
 from toolkit.functional.capacity import (
+    PUBLISHED,
     Array,
     Law,
     deviation_for,
@@ -68,6 +80,7 @@ def bootstrap_packing_law(
             resamples can, or ``num_resamples`` is below 2.
     """
     integer_at_least("num_resamples", num_resamples, 2)
+    draws = source_of_draws(generator)
     constants = fit_packing_law(num_vectors, dims, epsilons, law=law).constants
     if min(constants.values()) <= 0:
         raise ValueError(
@@ -75,10 +88,10 @@ def bootstrap_packing_law(
             "fit other points"
         )
     log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    require_memory("num_resamples", 2 * num_resamples, len(observed), itemsize=8)
     # Draws that lack what the law needs, a second dimension for instance, drop out.
     size = (2 * num_resamples, len(observed))
-    drawn = torch.randint(len(observed), size, generator=generator)
+    drawn = torch.randint(len(observed), size, generator=draws)
     weights = torch.zeros(size, dtype=torch.float64).scatter_add_(
         1, drawn, torch.ones(size, dtype=torch.float64)
     )
@@ -111,11 +124,8 @@ def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -
         >>> percentile_interval(range(101), level=0.5)
         Interval(low=25.0, high=75.0)
     """
-    column = np.fromiter(values, dtype=np.float64)
-    if not len(column):
-        raise ValueError("values: expected at least one number, got none")
-    if not 0 < level < 1:
-        raise ValueError(f"level: expected a share between 0 and 1, got {level}")
+    inner_share("level", level)
+    column = _numbers("values", values)
     low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(low), float(high))
 
@@ -149,15 +159,14 @@ def log10_capacity_interval(
         ValueError: As `log10_capacity` and `percentile_interval`, or if ``rounding`` or
             ``stderr`` is negative.
     """
-    for name, error in (("rounding", rounding), ("stderr", stderr)):
-        if not error >= 0:
-            raise ValueError(f"{name}: expected a number of at least 0, got {error}")
-    if not epsilon > 0:
-        raise ValueError(f"epsilon: expected a finite number above 0, got {epsilon}")
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
-    resamples = _resamples(constants)
-    uniform = torch.rand(len(resamples), generator=generator, dtype=torch.float64) * 2 - 1
-    normal = torch.randn(len(resamples), generator=generator, dtype=torch.float64)
+    number_at_least("rounding", rounding, 0)
+    number_at_least("stderr", stderr, 0)
+    positive("epsilon", epsilon)
+    inner_share("level", level)
+    draws = source_of_draws(generator)
+    resamples = _resamples(constants, law)
+    uniform = torch.rand(len(resamples), generator=draws, dtype=torch.float64) * 2 - 1
+    normal = torch.randn(len(resamples), generator=draws, dtype=torch.float64)
     epsilons = (epsilon + rounding * uniform + stderr * normal).clamp_min(_SMALLEST_EPSILON)
     capacities = (
         log10_capacity(dim, drawn, law=law, **values)
@@ -186,7 +195,8 @@ def deviation_interval(
     Raises:
         ValueError: As `deviation_for` and `percentile_interval`.
     """
-    resamples = _resamples(constants)
+    inner_share("level", level)
+    resamples = _resamples(constants, law)
     values = (deviation_for(dim, num_vectors, law=law, **drawn) for drawn in resamples)
     return percentile_interval(values, level=level)
 
@@ -221,7 +231,26 @@ def _weighted_fits(
     return parameters[usable]
 
 
-def _resamples(constants: Mapping[str, Tensor]) -> list[dict[str, float]]:
+def _numbers(name: str, values: Iterable[int | float]) -> Array:
+    """The values as an array of at least one finite number."""
+    is_column = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    numbers = [finite(name, value) for value in values] if is_column else []
+    if not numbers:
+        raise ValueError(f"{name}: expected at least one number, got {shown(values)}")
+    return np.array(numbers, dtype=np.float64)
+
+
+def _resamples(constants: Mapping[str, Tensor], law: Law) -> list[dict[str, float]]:
     """One dict of constants for each resample."""
-    columns = (values.tolist() for values in constants.values())
+    wanted = PUBLISHED[one_of("law", law, *get_args(Law))]
+    if not isinstance(constants, Mapping) or set(constants) != set(wanted):
+        raise ValueError(
+            f"constants: expected {', '.join(wanted)} of law {law!r}, got {shown(constants)}; "
+            "take them from bootstrap_packing_law"
+        )
+    checked = [finite_real("constants", values, dims=(1,)) for values in constants.values()]
+    sizes = [len(values) for values in checked]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"constants: expected columns of one length, got lengths {sizes}")
+    columns = [values.tolist() for values in checked]
     return [dict(zip(constants, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real, integer_at_least, lift
+from toolkit.functional._checks import (
+    finite_real,
+    integer_at_least,
+    lift,
+    number_at_least,
+    require_memory,
+    source_of_draws,
+)
 from toolkit.functional._gram import largest_cosine, normalised, penalty_and_gradient
 
 
@@ -63,11 +70,8 @@ def gram_penalty_with_max(
 ) -> PenaltyWithMax:
     """The Gram penalty and, at little extra cost, the largest |cosine|; see `gram_penalty`."""
     rows = _checked(vectors)
-    if isinstance(exponent, bool) or not 2 <= exponent < math.inf:
-        raise ValueError(f"exponent: expected a finite number of at least 2, got {exponent}")
-    start = 0.0 if scale is None else float(scale)
-    if not 0 <= start < math.inf:
-        raise ValueError(f"scale: expected a finite number of at least 0 or None, got {start}")
+    number_at_least("exponent", exponent, 2)
+    start = _checked_scale(scale)
     # Half precision would spoil the powers.
     with torch.autocast(rows.device.type, enabled=False):
         penalty, largest = _GramPenalty.apply(rows, float(exponent), start)  # type: ignore[no-untyped-call]
@@ -119,10 +123,11 @@ def random_max_abs_cosine(
     integer_at_least("num_vectors", num_vectors, 2)
     integer_at_least("dim", dim, 1)
     integer_at_least("num_draws", num_draws, 1)
-    generator = torch.Generator().manual_seed(0) if generator is None else generator
+    draws = source_of_draws(generator, anywhere=True)
+    require_memory("num_vectors", num_vectors, dim)
     best = math.inf
     for _ in range(num_draws):
-        draw = torch.randn(num_vectors, dim, generator=generator, device=generator.device)
+        draw = torch.randn(num_vectors, dim, generator=draws, device=draws.device)
         best = min(best, largest_cosine(normalised(draw)[0], stop_at=best))
     return best
 
@@ -194,4 +199,13 @@ def _checked(vectors: Tensor) -> Tensor:
     """Check ``vectors`` and lift half precision, keeping them in the graph."""
     if finite_real("vectors", vectors).shape[0] < 2:
         raise ValueError(f"vectors: expected at least 2 rows, got {len(vectors)}; pass more")
-    return lift(vectors)
+    return lift(vectors.resolve_neg())
+
+
+def _checked_scale(scale: object) -> float:
+    """The scale as a number, 0 for None."""
+    if scale is None:
+        return 0.0
+    if isinstance(scale, Tensor):
+        scale = float(finite_real("scale", scale, dims=(0,)))
+    return float(number_at_least("scale", scale, 0))  # type: ignore[arg-type]

@@ -8,7 +8,13 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, integer_at_least
+from toolkit.functional._checks import (
+    finite_float,
+    flag,
+    integer_at_least,
+    integers_at_least,
+    source_of_draws,
+)
 from toolkit.functional._geometry import (
     Readout,
     compare_readout,
@@ -25,7 +31,6 @@ from toolkit.functional._pairs import (
 from toolkit.functional._principal import center, principal_axes, project_out, share_inside
 from toolkit.functional.subspace import gaussian_frame, orthonormal_basis, require_components
 
-DEFAULT_SEED = 0
 MIN_NULL_STD = 1e-6
 
 
@@ -107,20 +112,17 @@ def subspace_pga(
     require_points("hidden", states)
     columns = orthonormal_basis("basis", basis, states.shape[-1])
     integer_at_least("num_null", num_null, 2)
-    removals = [remove] if isinstance(remove, int) else list(remove)
-    if not removals:
-        raise ValueError("remove: expected one or more integers, got none; 1 is usual")
-    for removal in removals:
-        require_components("remove", integer_at_least("remove", removal, 0), states)
-    if generator is None:
-        generator = torch.Generator(states.device).manual_seed(DEFAULT_SEED)
-    start = generator.get_state()
+    flag("exact", exact)
+    removals = integers_at_least("remove", [remove] if isinstance(remove, int) else remove, 0)
+    require_components("remove", max(removals), states)
+    draws = source_of_draws(generator, device=states.device, anywhere=True)
+    start = draws.get_state()
     dim, k = columns.shape
     layers = []
     num_rows = min(states.shape[-2:])
     for layer in states if states.ndim == 3 else [states]:
-        generator.set_state(start)
-        frames = (gaussian_frame(dim, k, generator, rows=num_rows) for _ in range(num_null))
+        draws.set_state(start)
+        frames = (gaussian_frame(dim, k, draws, rows=num_rows) for _ in range(num_null))
         scores = _layer_scores(layer, columns, removals, frames, exact=exact)
         layers.append(scores[0] if isinstance(remove, int) else _stacked(scores))
     return _stacked(layers) if states.ndim == 3 else layers[0]

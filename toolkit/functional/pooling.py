@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, real_tensor
+from toolkit.functional._checks import dense_tensor, finite_float, real_tensor
 
 
 def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -79,14 +79,15 @@ def _masked_mean(
 def _checked(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Bool[Tensor, "b t"]]:
     """Check shapes and mask, but no values, for padding may hold anything."""
     states = real_tensor("hidden", hidden, dims=(3, 4))
-    if not isinstance(mask, Tensor):
-        raise TypeError(f"mask: expected a torch.Tensor, got {type(mask).__name__}")
+    mask = dense_tensor("mask", mask)
+    if mask.is_complex():
+        raise ValueError(f"mask: expected 0 and 1, got dtype {mask.dtype}")
     if mask.shape != states.shape[-3:-1]:
         raise ValueError(
             f"mask: expected shape {tuple(states.shape[-3:-1])} like hidden's texts and tokens, "
             f"got {tuple(mask.shape)}"
         )
-    real = mask.detach().to(states.device) != 0
+    real = mask.to(states.device) != 0
     if not bool((real == mask).all()):
         raise ValueError("mask: expected 0 and 1 only, got other values; pass the attention mask")
     num_empty = int((~real.any(1)).sum())

@@ -1,6 +1,5 @@
 """Linear probes: how much of a label a layer's features give away to a linear classifier."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,7 +8,16 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional as F
 
-from toolkit.functional._checks import finite_real, integer_at_least, lift
+from toolkit.functional._checks import (
+    finite_real,
+    inner_share,
+    instance,
+    integer_at_least,
+    lift,
+    positive,
+    positives,
+    source_of_draws,
+)
 from toolkit.functional._labels import Split, integer_labels, stratified_split, train_classes
 from toolkit.functional._softmax_regression import Design, minimise
 from toolkit.functional._standardise import standardise
@@ -84,13 +92,13 @@ def fit_linear_probe(
     """
     rows = finite_real("features", features, dims=(2, 3))
     classes = train_classes(labels, rows)
-    penalties = _checked_penalties(l2)
-    if not 0 < tol < math.inf:
-        raise ValueError(f"tol: expected a positive finite number, got {tol}")
+    # The strongest first.
+    penalties = sorted(positives("l2", l2), reverse=True)
+    positive("tol", tol)
     integer_at_least("max_iter", max_iter, 1)
-    split = None
-    if len(penalties) > 1:
-        split = stratified_split(classes, validation_share, generator)
+    inner_share("validation_share", validation_share)
+    draws = source_of_draws(generator, anywhere=True)
+    split = stratified_split(classes, validation_share, draws) if len(penalties) > 1 else None
     task = _Task(F.one_hot(classes).T.contiguous(), penalties, split, tol, max_iter)
     layers = rows.reshape(-1, *rows.shape[-2:])
     stacked = zip(*(_fit_layer(lift(layer), task) for layer in layers), strict=True)
@@ -114,6 +122,7 @@ def probe_accuracy(probe: LinearProbe, features: Tensor, labels: Tensor) -> Tens
         ValueError: If ``features`` is not finite and real or has other layers or features than the
             probe, or ``labels`` does not fit the above.
     """
+    instance("probe", probe, LinearProbe)
     rows = finite_real("features", features, dims=(probe.mean.ndim + 1,))
     expected = (*probe.mean.shape[:-1], rows.shape[-2], probe.mean.shape[-1])
     if rows.shape != expected:
@@ -150,14 +159,6 @@ class _Task(NamedTuple):
     split: Split | None
     tol: float
     max_iter: int
-
-
-def _checked_penalties(l2: float | Sequence[float]) -> list[float]:
-    """Penalties, strongest first."""
-    penalties = list(l2) if isinstance(l2, Sequence) else [l2]
-    if not penalties or not all(0 < value < math.inf for value in penalties):
-        raise ValueError(f"l2: expected one or several positive finite numbers, got {l2}")
-    return sorted(map(float, penalties), reverse=True)
 
 
 def _fit_layer(features: Float[Tensor, "n d"], task: _Task) -> LinearProbe:

@@ -13,6 +13,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from toolkit.functional._checks import (
+    dense_tensor,
+    instance,
+    integer_at_least,
+    integer_tensor,
+)
+
 # Reading and writing the matrix of outputs once costs as much as this many multiply-adds per
 # entry; the Gram route saves products but passes over the outputs more often.
 _PASS_COST = 8.0
@@ -56,15 +63,12 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
         num_rows: Number of samples in the batch, at least 1.
 
     Raises:
-        ValueError: If the shapes differ or the batch has no sample.
+        TypeError: If ``row``, ``feature`` or ``value`` is no tensor.
+        ValueError: If the shapes or dtypes are others, the batch has no sample, or a cell lies
+            outside it or out of order.
     """
-    if row.ndim != 1 or not row.shape == feature.shape == value.shape:
-        raise ValueError(
-            "row, feature, value: expected equal one-dimensional shapes, got "
-            f"{tuple(row.shape)}, {tuple(feature.shape)}, {tuple(value.shape)}"
-        )
-    if num_rows < 1:
-        raise ValueError(f"num_rows: expected at least 1, got {num_rows}")
+    integer_at_least("num_rows", num_rows, 1)
+    row, feature, value = _checked_cells(row, feature, value, num_rows)
     _, row_index, row_counts = torch.unique_consecutive(
         row, return_inverse=True, return_counts=True
     )
@@ -72,6 +76,10 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
     features, sorted_slot, feature_counts = torch.unique_consecutive(
         sorted_feature, return_inverse=True, return_counts=True
     )
+    by_feature = row_index[order]
+    # The sort is stable: cells of one feature are still in the order of their rows.
+    if bool(((sorted_feature.diff() == 0) & (by_feature.diff() == 0)).any()):
+        raise ValueError("row, feature: expected each cell once, got one twice; add their values")
     return CellLayout(
         value=value,
         feature=feature,
@@ -79,7 +87,7 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
         slot=torch.empty_like(sorted_slot).scatter_(0, order, sorted_slot),
         row_start=row_counts.cumsum(0) - row_counts,
         features=features,
-        by_feature=row_index[order],
+        by_feature=by_feature,
         value_by_feature=value[order],
         feature_start=feature_counts.cumsum(0) - feature_counts,
         num_rows=num_rows,
@@ -101,9 +109,17 @@ def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayout) -> Tens
         A scalar, in squared units of x.
 
     Raises:
-        ValueError: If shapes or dtypes do not fit together.
+        TypeError: If ``weight`` or ``bias`` is no tensor, or ``cells`` no layout.
+        ValueError: If shapes or dtypes do not fit together, or a cell's feature is beyond n.
     """
     _check_parameters(weight, bias)
+    instance("cells", cells, CellLayout)
+    # Elsewhere reading a number would make the processor wait for the device.
+    if weight.device.type == "cpu" and len(cells.features) and cells.features[-1] >= len(weight):
+        raise ValueError(
+            f"cells: expected features below {len(weight)}, the rows of weight, got "
+            f"{int(cells.features[-1])}"
+        )
     if cells.value.dtype != weight.dtype:
         raise ValueError(f"cells: expected values of {weight.dtype}, got {cells.value.dtype}")
     # The products of a step would be rounded to half precision, which changes the results.
@@ -124,13 +140,9 @@ def dense_reconstruction_loss(weight: Tensor, bias: Tensor, inputs: Tensor) -> T
         A scalar: squared error summed over features, averaged over the B samples.
 
     Raises:
-        ValueError: If shapes do not fit together.
+        TypeError: If an argument is no tensor.
+        ValueError: If shapes or dtypes do not fit together.
     """
-    _check_parameters(weight, bias)
-    if inputs.ndim != 2 or inputs.shape[1] != weight.shape[0]:
-        raise ValueError(
-            f"inputs: expected shape (B, {weight.shape[0]}), got {tuple(inputs.shape)}"
-        )
     return (reconstruct(weight, bias, inputs) - inputs).square().sum(dim=1).mean()
 
 
@@ -141,11 +153,48 @@ def reconstruct(weight: Tensor, bias: Tensor, inputs: Tensor) -> Tensor:
         weight: W, shape ``(n, m)``.
         bias: b, shape ``(n,)``.
         inputs: x, shape ``(B, n)``.
+
+    Raises:
+        TypeError: If an argument is no tensor.
+        ValueError: If shapes or dtypes do not fit together.
     """
+    _check_parameters(weight, bias)
+    dense_tensor("inputs", inputs)
+    if inputs.ndim != 2 or not len(inputs) or inputs.shape[1] != weight.shape[0]:
+        raise ValueError(
+            f"inputs: expected shape (B, {weight.shape[0]}), got {tuple(inputs.shape)}"
+        )
+    if inputs.dtype != weight.dtype:
+        raise ValueError(f"inputs: expected {weight.dtype} like weight, got {inputs.dtype}")
     return torch.relu(inputs @ weight @ weight.T + bias)
 
 
+def _checked_cells(
+    row: Tensor, feature: Tensor, value: Tensor, num_rows: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Check everything but that no cell stands there twice."""
+    row, feature = integer_tensor("row", row).long(), integer_tensor("feature", feature).long()
+    value = dense_tensor("value", value)
+    if not row.shape == feature.shape == value.shape:
+        raise ValueError(
+            "row, feature, value: expected equal one-dimensional shapes, got "
+            f"{tuple(row.shape)}, {tuple(feature.shape)}, {tuple(value.shape)}"
+        )
+    if value.dtype not in {torch.float32, torch.float64}:
+        raise ValueError(f"value: expected float32 or float64, got dtype {value.dtype}")
+    if len(row) and (row[0] < 0 or row[-1] >= num_rows or bool((row.diff() < 0).any())):
+        raise ValueError(
+            f"row: expected non-decreasing samples from 0 to {num_rows - 1}, "
+            f"got {int(row.min())} to {int(row.max())}; sort the cells by row"
+        )
+    if len(feature) and feature.min() < 0:
+        raise ValueError(f"feature: expected features from 0 on, got {int(feature.min())}")
+    return row, feature, value
+
+
 def _check_parameters(weight: Tensor, bias: Tensor) -> None:
+    dense_tensor("weight", weight)
+    dense_tensor("bias", bias)
     if weight.ndim != 2 or bias.shape != weight.shape[:1]:
         raise ValueError(
             "weight, bias: expected shapes (n, m) and (n,), got "

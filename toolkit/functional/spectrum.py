@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, integer_at_least
+from toolkit.functional._checks import finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
     AlphaReQ,
     alpha_from_eigenvalues,
@@ -74,6 +74,7 @@ def rankme(features: Tensor, *, centered: bool = False, eigenvalues: bool = Fals
         >>> round(float(rankme(torch.diag(1 / torch.arange(1, 65)))), 2)
         29.12
     """
+    flag("eigenvalues", eigenvalues)
     return rankme_from_eigenvalues(_per_layer(features, centered=centered), eigenvalues=eigenvalues)
 
 
@@ -130,9 +131,9 @@ def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> Al
         ValueError: If ``features`` is not a finite real matrix of at least 3 rows or
             ``fit_range`` is no range of ranks.
     """
-    check_fit_range(fit_range)
+    ranks = check_fit_range(fit_range)
     rows = finite_float("features", features)
-    return alpha_from_eigenvalues(_per_layer(rows, centered=True), fit_range)
+    return alpha_from_eigenvalues(_per_layer(rows, centered=True), ranks)
 
 
 def mean_cosine(features: Tensor) -> MeanCosine:
@@ -203,6 +204,7 @@ def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, 
 
 def _per_layer(features: Tensor, *, centered: bool) -> Tensor:
     """Eigenvalues layer by layer, so that one float64 copy of a layer exists at a time."""
+    flag("centered", centered)
     layers = _checked(features)
     values = torch.stack([layer_eigenvalues(rows, centered=centered) for rows in layers])
     return values.reshape(*features.shape[:-2], -1)

@@ -8,7 +8,15 @@ from jaxtyping import Float, Float32, Float64, Real
 from scipy.special import gammaincinv
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, finite_real, integer_at_least, lift
+from toolkit.functional._checks import (
+    finite_float,
+    finite_real,
+    flag,
+    instance,
+    integer_at_least,
+    lift,
+    require_memory,
+)
 from toolkit.functional._principal import center, principal_axes, project_out, top_eigenpairs
 from toolkit.functional._triangles import lower_gram
 
@@ -50,6 +58,7 @@ def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Ten
     """
     rows = finite_real("unembedding", unembedding)
     integer_at_least("k", k, 1)
+    flag("centered", centered)
     if k > min(rows.shape):
         raise ValueError(
             f"k: expected at most min(V, d) = {min(rows.shape)}, got {k}; choose a smaller subspace"
@@ -78,6 +87,8 @@ def haar_bases(dim: int, k: int, num: int, *, generator: torch.Generator) -> Ten
     integer_at_least("dim", dim, 1)
     integer_at_least("num", num, 1)
     require_subspace("k", integer_at_least("k", k, 1), dim)
+    instance("generator", generator, torch.Generator)
+    require_memory("dim, k, num", num, dim, k)
     frames = (gaussian_frame(dim, k, generator) for _ in range(num))
     return torch.stack([gaussian @ whitening for gaussian, whitening in frames])
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float
+from toolkit.functional._checks import finite_float, number_at_least
 from toolkit.functional.cosine import pair_moments
 
 MIN_NORM = 1e-6
@@ -56,8 +56,7 @@ def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:
         TypeError: If ``weight`` is no tensor.
         ValueError: If ``weight`` is not a finite real matrix or ``threshold`` is negative.
     """
-    if not threshold >= 0:
-        raise ValueError(f"threshold: expected a norm of at least 0, got {threshold}")
+    number_at_least("threshold", threshold, 0)
     return float((feature_norms(weight) > threshold).double().mean())
 
 

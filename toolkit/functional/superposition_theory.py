@@ -4,7 +4,12 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, integer_at_least
+from toolkit.functional._checks import (
+    finite,
+    finite_float,
+    integers_at_least,
+    number_at_least,
+)
 
 _MEAN_SQUARED_VALUE = 4 / 3  # of U(0, 2)
 
@@ -38,8 +43,7 @@ def weak_superposition_loss(probabilities: Tensor, widths: list[int]) -> Tensor:
             "probabilities: expected numbers between 0 and 1, "
             f"got {float(chances.min()):g} to {float(chances.max()):g}"
         )
-    widths = [integer_at_least("widths", width, 0) for width in widths]
-    return _MEAN_SQUARED_VALUE * _tail_sums(chances, widths)
+    return _MEAN_SQUARED_VALUE * _tail_sums(chances, integers_at_least("widths", widths, 0))
 
 
 def strong_superposition_exponent(frequency_exponent: float | None) -> float:
@@ -57,10 +61,7 @@ def strong_superposition_exponent(frequency_exponent: float | None) -> float:
     """
     if frequency_exponent is None:
         return 1.0
-    if not frequency_exponent >= 0:
-        raise ValueError(
-            f"frequency_exponent: expected a number of at least 0, got {frequency_exponent}"
-        )
+    number_at_least("frequency_exponent", frequency_exponent, 0)
     return max(1.0, 2 * (frequency_exponent - 1))
 
 
@@ -81,6 +82,7 @@ def slope_guide(x: Tensor, y: Tensor, exponent: float) -> Tensor:
         TypeError: If ``x`` or ``y`` is no tensor.
         ValueError: If they are no vectors of the same length of positive finite numbers.
     """
+    finite("exponent", exponent)
     log_x, log_y = _log_positive("x", x), _log_positive("y", y)
     if log_x.shape != log_y.shape:
         raise ValueError(f"y: expected as many values as x, got {len(y)} and {len(x)}")

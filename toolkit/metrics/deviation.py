@@ -1,7 +1,8 @@
 """Embedding deviation, accumulated over batches of rows."""
 
 from toolkit import functional
-from toolkit.functional.deviation import check_num_sigma, deviation_from_moments
+from toolkit.functional._checks import number_at_least
+from toolkit.functional.deviation import deviation_from_moments
 from toolkit.metrics.cosine import CosineMoments
 
 
@@ -20,7 +21,7 @@ class EmbeddingDeviation(CosineMoments):
     """
 
     def __init__(self, num_features: int, num_sigma: float = 2.0, **kwargs: object) -> None:
-        check_num_sigma(num_sigma)
+        number_at_least("num_sigma", num_sigma, 0)
         super().__init__(num_features, **kwargs)
         self.num_sigma = num_sigma
 

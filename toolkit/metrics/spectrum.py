@@ -135,9 +135,8 @@ class AlphaReQ(_CovarianceMetric):
     def __init__(
         self, num_features: int, *, fit_range: tuple[int, int] = (11, 100), **kwargs: object
     ) -> None:
-        check_fit_range(fit_range)
+        self.fit_range = check_fit_range(fit_range)
         super().__init__(num_features, centered=True, **kwargs)
-        self.fit_range = fit_range
 
     def compute(self) -> functional.AlphaReQ:
         """Fit to the rows seen so far."""
