@@ -72,6 +72,7 @@ class MeasurementCallback(Callback, ABC):
         self._due = Schedule(schedule)
         self._suffix = ""
         self._fitting = True
+        self._has_validated = False
         self._last_step: float | None = None
         self._checkpoint_step: int | None = None
         self._recorder: Recorder | None = None
@@ -176,9 +177,15 @@ class MeasurementCallback(Callback, ABC):
                 logger.save()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure step 0; a run that continues drops what the table holds beyond its step."""
+        """Measure step 0; a run that continues drops what the table holds beyond its step.
+
+        Raises:
+            ValueError: If the run starts anew in the folder of an earlier one.
+        """
         self._last_step = trainer.estimated_stepping_batches
         if trainer.global_step == 0:
+            if trainer.is_global_zero and self._recorder and not self._has_validated:
+                self._recorder.check_unused()
             self._measure_once(trainer, pl_module)
         elif trainer.is_global_zero and self._recorder and self._recorder.table:
             self._recorder.table.drop_after(trainer.global_step)
@@ -209,6 +216,7 @@ class MeasurementCallback(Callback, ABC):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure in a stand-alone validation."""
         if trainer.state.fn == "validate":
+            self._has_validated = True
             source = self._source(trainer, pl_module)
             step = self._loaded_step(trainer) if source is None else source.step
             self._measure(trainer, pl_module, step, source)
