@@ -1,7 +1,9 @@
 """AG News in each of its forms gives the same texts; what is ambiguous is refused in one line."""
 
 import csv
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +107,26 @@ def test_parts_of_other_names_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
-        ([[0, "a", "b"]], "expected each of the labels 1 to 4 .*description, got 0; which"),
-        ([["text", "label"], ["a", 4]], "expected each of the labels 0 to 3 .* got 4; which class"),
-        ([["text", "label"]], "expected each of the labels 0 to 3 .* got none"),
-        ([], "expected each of the labels 1 to 4 .* got none"),
+        ([[0, "a", "b"]], "expected each of the labels 0 to 3, or each of 1 to 4, .* got 0; which"),
+        ([["text", "label"], ["a", 4]], "expected each of the labels 0 to 3.* got 4; which class"),
+        ([["text", "label"]], "expected rows in .*news.csv, got none"),
+        ([], "expected rows in .*news.csv, got an empty file"),
         ([["text", "label"], *[["a", i] for i in range(9)]], "got 0, 1, 2, 3, 4, 5, ...; which"),
+        ([["text", "label"], *[["a", i] for i in range(5)]], "got 0, 1, 2, 3, 4; which"),
+        ([["text", "label"], *[["a", i + 0.5] for i in range(4)]], "got 0.5, 1.5, 2.5, 3.5; wh"),
         ([["text", "class"], ["a", 1]], "expected columns text,label or .* got text,class; which"),
-        ([["title", "text", "description", "label"]], "got title,text,description,label; which"),
+        (
+            [["title", "text", "description", "label"], ["a"] * 4],
+            "got title,text,description,label; which",
+        ),
+        ([["text", "label", "Text"], ["a", 1, "b"]], "got text,label,Text; which"),
+        ([["text", "label", "text"], ["a", 1, "b"]], "expected different columns in .*news.csv"),
         ([[1, "a"]], "expected rows of label,title,description in .* got one with 2 columns"),
+        (
+            [["text", "label"], ["a", 1], ["b"]],
+            "news.csv, got 1 columns instead of 2 in the row that begins in line 3; correct",
+        ),
+        ([["text", "label"], ["a\nb\0", 1]], "got a NUL character in line 3 of .*news.csv; remove"),
     ],
 )
 def test_ambiguous_files_are_refused(rows: list[list[Any]], match: str, tmp_path: Path) -> None:
@@ -121,10 +135,93 @@ def test_ambiguous_files_are_refused(rows: list[list[Any]], match: str, tmp_path
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("first", [0, 1], ids=["published", "header"])
-def test_labels_counted_the_other_way_are_refused(first: int, tmp_path: Path) -> None:
-    path = (published, with_header)[first](tmp_path / "news.csv", first)
-    with pytest.raises(ValueError, match="which class is which"):
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("form", [published, with_header])
+def test_labels_count_from_0_or_from_1(
+    form: Callable[[Path, int], Path], first: int, tmp_path: Path
+) -> None:
+    check(load(form(tmp_path / "news.csv", first)))
+
+
+def test_the_header_of_a_copy(tmp_path: Path) -> None:
+    labels = [label + 1 for label in LABELS]
+    rows = [list(row) for row in zip(labels, TITLES, DESCRIPTIONS, strict=True)]
+    check(load(write(tmp_path / "train.csv", ["Class Index", "Title", "Description"], *rows)))
+
+
+def test_quotes_behind_backslashes(tmp_path: Path) -> None:
+    lines = [
+        rf'"{label + 1}","\"Quoted\" title {i}","first line\second, {i}\\"'
+        for i, label in enumerate(LABELS)
+    ]
+    (tmp_path / "news.csv").write_text("\n".join(lines))
+    check(load(tmp_path / "news.csv"))
+
+
+def test_a_field_of_any_length(tmp_path: Path) -> None:
+    long = "word " * 30_000
+    rows = [[f"{i} {long}", label] for i, label in enumerate(LABELS)]
+    texts = load(write(tmp_path / "news.csv", ["text", "label"], *rows))
+    drawn = [*texts.train_texts, *texts.test_texts]
+    assert sorted(map(len, drawn)) == [150_001] * 10 + [150_002] * 14
+    with pytest.raises(csv.Error, match="field larger than field limit"):
+        next(csv.reader([long]))
+
+
+def incomplete() -> dict[str, list[Any]]:
+    """Rows of which every class has two without text, one without a title, one without a label."""
+    texts = [f"title {i}" for i in range(40)]
+    columns: dict[str, list[Any]] = {
+        "label": [float(i % 4) for i in range(40)],
+        "title": [*texts[:28], *[None] * 12],
+        "description": [*["" for _ in range(28)], *[f"text {i}" for i in range(4)], *[None] * 8],
+    }
+    columns["label"][:4] = [None, math.nan, None, math.nan]
+    return columns
+
+
+def check_incomplete(source: Path) -> None:
+    with pytest.warns(
+        UserWarning, match=r"left out of .*: rows without text \(8\), rows without a"
+    ):
+        texts = load_ag_news(str(source), num_train=20, num_test=8)
+    expected = {f"title {i}": i % 4 for i in range(4, 28)} | {f"text {i}": i for i in range(4)}
+    drawn = [*texts.train_texts, *texts.test_texts]
+    labels = [*texts.train_labels.tolist(), *texts.test_labels.tolist()]
+    assert dict(zip(drawn, labels, strict=True)) == expected
+
+
+def test_a_missing_cell_is_no_text(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    dataset = Dataset.from_dict(incomplete())
+    dataset.to_parquet(tmp_path / "news.parquet")
+    dataset.save_to_disk(tmp_path / "saved")
+    for name in ("", "NaN", "None", "<NA>", "null"):
+        dataset.to_pandas().to_csv(tmp_path / f"na{name}.csv", index=False, na_rep=name)
+    for source in sorted(tmp_path.iterdir()):
+        check_incomplete(source)
+
+
+def test_byte_order_marks_are_no_text(tmp_path: Path) -> None:
+    path = with_header(tmp_path / "news.csv")
+    content = path.read_text(encoding="utf-8").replace('"first', '"\ufefffirst')
+    path.write_text("\ufeff" + content.replace("title", "ti\ufefftle"), encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"left out of .*news.csv: byte order marks \(24\)"):
+        check(load(path))
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [([[1], [2]] * 12, r"\[1\]"), ([b"a"] * 24, "b'a'"), (list(range(24)), "0")],
+    ids=["lists", "bytes", "numbers"],
+)
+def test_a_column_of_no_text_is_refused(values: list[Any], shown: str, tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    path = tmp_path / "news.parquet"
+    Dataset.from_dict({"text": values, "label": LABELS}).to_parquet(path)
+    with pytest.raises(ValueError, match=f"expected text under text in .*, got {shown} in row 1"):
         load(path)
 
 
@@ -132,8 +229,25 @@ def test_labels_counted_the_other_way_are_refused(first: int, tmp_path: Path) ->
     ("name", "content", "match"),
     [
         ("news.txt", b"", r"expected a \.csv or \.parquet file, got"),
-        ("news.csv", b"1,\xff,b", "expected UTF-8 text in .*news.csv"),
-        ("news.parquet", b"1,a,b", "expected a Parquet file, got"),
+        (
+            "news.csv",
+            b"1,\xff,b",
+            "expected UTF-8 text in .*news.csv, got byte 0xff in line 1; con",
+        ),
+        ("news.csv", b"1,a,b\r\n2,\n\xc3(,b", "expected UTF-8 text in .* got byte 0xc3 in line 3;"),
+        (
+            "news.csv",
+            b'1,"a"b,c',
+            "expected rows .*, got .* in the row that begins in line 1; correct",
+        ),
+        (
+            "news.csv",
+            b'1,a,b\n2,"a,b\n3,a,b',
+            ".*got unexpected end of data in the row .* in line 2",
+        ),
+        ("news.csv", rb'1,"\"a",b,"c"d', ".*news.csv, got ',' expected after '\"' in the row that"),
+        ("news.parquet", b"1,a,b", "expected a whole Parquet file, got"),
+        ("news.parquet", b"", "expected rows in .*news.parquet, got an empty file"),
     ],
 )
 def test_other_files_are_refused(name: str, content: bytes, match: str, tmp_path: Path) -> None:

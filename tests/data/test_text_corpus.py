@@ -295,7 +295,8 @@ def test_hub_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = TextCorpus(
         "owner/name", subset="raw", split="train[:41]", cache_dir=str(tmp_path), **options
     )
-    data.setup("fit")
+    with pytest.warns(UserWarning, match=r"left out of owner/name: empty texts \(1\)"):
+        data.setup("fit")
     assert asked == [(("owner/name", "raw"), {"split": "train[:41]"})]
     assert data.conditions["corpus"] == "owner/name"
 
@@ -377,6 +378,70 @@ def test_other_sources_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty" / "latin.txt").write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"source: expected UTF-8 text in .*latin\.txt, got"):
         tiny_corpus(tmp_path / "empty").setup("fit")
+
+
+def test_what_is_no_document_is_left_out_and_counted(folder: Path) -> None:
+    first = ready(folder)
+    (folder / "empty.txt").write_text(" \n")
+    (folder / ".DS_Store").write_bytes(b"\0\xff")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "config").write_text("[core]")
+    text = (folder / "000.txt").read_text()
+    (folder / "000.txt").write_text("\ufeff" + text.replace(" ", " \ufeff", 2), encoding="utf-8")
+    counts = r"hidden files \(2\), empty texts \(1\), byte order marks \(2\)"
+    with pytest.warns(UserWarning, match=rf"source: left out of texts: {counts}"):
+        second = ready(folder)
+    assert second.conditions == first.conditions
+
+
+def test_tables_are_no_documents(folder: Path) -> None:
+    for suffix in ("csv", "TSV", "jsonl", "parquet", "arrow"):
+        path = folder / f"table.{suffix}"
+        path.write_text("text,label\na,0\n\nb,1\n")
+        for source in (path, folder):
+            with pytest.raises(ValueError, match=rf"plain text, got the table .*table.{suffix};"):
+                read_documents(str(source))
+        path.unlink()
+
+
+def test_lines_and_marks_of_other_systems(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_bytes("\ufeffa\r\n\r\nb\r\rc\n\n\n".encode())
+    assert read_documents(str(tmp_path / "book.txt")).texts == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (
+            b"a\r\nb\rcaf\xe9",
+            r"source: expected UTF-8 text in .*t.txt, got byte 0xe9 in line 3; con",
+        ),
+        ("a\n".encode("utf-16"), "source: expected UTF-8 text in .*t.txt, got byte 0xff in line 1"),
+        (
+            b"a\n\nb\0",
+            r"source: expected text, got a NUL character in line 3 of .*t.txt; remove it",
+        ),
+    ],
+)
+def test_what_is_no_text_is_refused_by_its_line(content: bytes, match: str, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_bytes(content)
+    for source in (tmp_path, tmp_path / "t.txt"):
+        with pytest.raises(ValueError, match=match):
+            read_documents(str(source))
+
+
+def test_cells_without_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from datasets import Dataset
+
+    columns = [["a", None, "b"], [1, 2], ["a", "b\0"]]
+    loaded = (Dataset.from_dict({"text": column}) for column in columns)
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: next(loaded))
+    with pytest.warns(UserWarning, match=r"left out of owner/name: empty texts \(1\)"):
+        assert read_documents("owner/name").texts == ["a", "b"]
+    with pytest.raises(ValueError, match="expected texts in column text of owner/name, got 1"):
+        read_documents("owner/name")
+    with pytest.raises(ValueError, match="got a NUL character in text 2 of owner/name"):
+        read_documents("owner/name")
 
 
 def test_what_is_asked_too_early_is_named(folder: Path) -> None:

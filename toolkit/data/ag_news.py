@@ -1,18 +1,25 @@
 """AG News: short news texts of four classes, from the Hub or from a local file."""
 
-import csv
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from toolkit.data._tables import PUBLISHED_COLUMNS, Columns, file_columns, parts_of, saved_parts
+from toolkit.data._text_files import BYTE_ORDER_MARK, check_no_nul, say_left_out
 from toolkit.data.labelled_texts import LabelledTexts, Pool, draw_texts
 
 AG_NEWS = "fancyzhx/ag_news"
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-# The first label, by the columns: the published CSV files count from 1, the Hub's from 0.
-_FIRST_LABELS = {("label", "title", "description"): 1, ("text", "label"): 0}
+_LAYOUTS = (PUBLISHED_COLUMNS, ("text", "label"))
+# The header of a widespread copy of the published files.
+_OTHER_NAMES = {"class index": "label"}
+# What other programs write for a cell without a value.
+_MISSING = frozenset(("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "\\N", "nan", "null"))
+_NUM_SHOWN = 6
 
 
 def load_ag_news(
@@ -26,12 +33,15 @@ def load_ag_news(
 
     Title and description are joined by a space; a backslash, which stands for a line break, and
     every run of white space become one space. From the Hub, or from a saved folder that has both
-    parts, the two are drawn from their own part; a single file serves for both, disjointly.
+    parts, the two are drawn from their own part; a single file serves for both, disjointly. A
+    missing cell is no text: rows without any text or without a label are left out, and one warning
+    says how many.
 
     Args:
-        source: Name on the Hub; CSV file, either of rows ``label,title,description`` without a
-            header and with labels from 1, or with a header ``text,label`` and labels from 0;
-            Parquet file or folder saved by ``datasets`` with such columns.
+        source: Name on the Hub; CSV file, either of rows ``label,title,description`` or with a
+            header, of these (``Class Index`` for ``label``, too) or of ``text`` and ``label``;
+            Parquet file or folder saved by ``datasets`` with such columns. Labels count from 0 or
+            from 1.
         num_train: Number of training texts.
         num_test: Number of test texts.
         seed: Fixes the draw.
@@ -54,11 +64,11 @@ def load_ag_news(
 
 def _read(source: str) -> tuple[Pool, Pool | None, str]:
     """Training part, test part if it is another one, and what to call them."""
-    path = Path(source)
+    path = Path(source).expanduser()
     if path.is_dir():
-        parts = _saved_parts(path)
+        parts = saved_parts(path)
     elif path.is_file():
-        parts = {"train": _file_columns(path)}
+        parts = {"train": file_columns(path)}
     elif _HUB_NAME.fullmatch(source) and path.suffix.lower() not in {".csv", ".parquet"}:
         parts = _hub_parts(source)
     else:
@@ -66,13 +76,13 @@ def _read(source: str) -> tuple[Pool, Pool | None, str]:
             "source: expected a CSV or Parquet file, a saved folder or a name on the Hub, got "
             f"{source!r}, which does not exist"
         )
-    pools = {name: _pool(columns, source) for name, columns in parts.items()}
+    pools = _pools(parts, source)
     if len(pools) == 1:
         return next(iter(pools.values())), None, f"{path.name}, both parts from this one"
     return pools["train"], pools["test"], source
 
 
-def _hub_parts(name: str) -> dict[str, Mapping[str, Sequence[Any]]]:
+def _hub_parts(name: str) -> dict[str, Columns]:
     from datasets import load_dataset  # noqa: PLC0415
 
     try:
@@ -82,95 +92,89 @@ def _hub_parts(name: str) -> dict[str, Mapping[str, Sequence[Any]]]:
             f"source: expected {name} in the cache or a network to fetch it, got neither; run once "
             "with network and without HF_HUB_OFFLINE, or give the path of a local CSV file"
         ) from error
-    return _parts(loaded, name)
+    return parts_of(loaded, name)
 
 
-def _saved_parts(folder: Path) -> dict[str, Mapping[str, Sequence[Any]]]:
-    from datasets import load_from_disk  # noqa: PLC0415
-
-    try:
-        loaded = load_from_disk(str(folder))
-    except OSError as error:
+def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
+    """The texts of each part, and labels from 0; what could be read in two ways is refused."""
+    left_out: Counter[str] = Counter()
+    found = {name: _labelled(columns, source, left_out) for name, columns in parts.items()}
+    say_left_out(left_out, source)
+    labels = {label for pairs in found.values() for _, label in pairs}
+    firsts = [first for first in (0, 1) if labels == set(range(first, first + len(CLASSES)))]
+    if not firsts:
+        shown = sorted(map(str, labels))
+        cut = ", ".join(shown[:_NUM_SHOWN]) + (", ..." if len(shown) > _NUM_SHOWN else "")
         raise ValueError(
-            f"source: expected a folder written by datasets' save_to_disk, got {folder}; "
-            "give a CSV or Parquet file, or such a folder"
-        ) from error
-    return _parts(loaded, str(folder)) if isinstance(loaded, dict) else {"train": loaded[:]}
-
-
-def _parts(loaded: Mapping[str, Any], source: str) -> dict[str, Mapping[str, Sequence[Any]]]:
-    if len(loaded) > 1 and not {"train", "test"} <= set(loaded):
-        raise ValueError(
-            f"source: expected parts named train and test, got {sorted(loaded)} in {source}; "
-            "give a folder or file with one part"
+            f"source: expected each of the labels 0 to 3, or each of 1 to 4, in {source}, got "
+            f"{cut or 'none'}; which class is which? renumber them"
         )
-    names = ("train", "test") if len(loaded) > 1 else tuple(loaded)
-    return {name: loaded[name][:] for name in names}
-
-
-def _file_columns(path: Path) -> Mapping[str, Sequence[Any]]:
-    readers: dict[str, Callable[[Path], Mapping[str, Sequence[Any]]]] = {
-        ".csv": _csv_columns,
-        ".parquet": _parquet_columns,
+    return {
+        name: Pool([text for text, _ in pairs], [int(label) - firsts[0] for _, label in pairs])
+        for name, pairs in found.items()
     }
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"source: expected a .csv or .parquet file, got {path}; convert it")
-    try:
-        return readers[path.suffix.lower()](path)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"source: expected UTF-8 text in {path}, got {error}") from error
 
 
-def _csv_columns(path: Path) -> dict[str, list[str]]:
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        rows = [row for row in csv.reader(lines) if row]
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
-    if rows and not rows[0][0].strip().isdigit():
-        rows = rows[1:]
-    else:
-        header = ["label", "title", "description"]
-    uneven = next((row for row in rows if len(row) != len(header)), None)
-    if uneven is not None:
-        raise ValueError(
-            f"source: expected rows of {','.join(header)} in {path}, got one with {len(uneven)} "
-            "columns; give label,title,description without a header, or text,label with it"
-        )
-    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+def _labelled(columns: Columns, source: str, left_out: Counter[str]) -> list[tuple[str, int | str]]:
+    """Texts and labels of the rows that have both."""
+    named = _by_known_names(columns, source)
+    labels = [_label(value) for value in named.pop("label")]
+    parts = [
+        [_cell(value, name, number, source) for number, value in enumerate(values, start=1)]
+        for name, values in named.items()
+    ]
+    joined = [" ".join(cells) for cells in zip(*parts, strict=True)]
+    left_out["byte order marks"] += sum(text.count(BYTE_ORDER_MARK) for text in joined)
+    texts = [_even(text) for text in joined]
+    left_out["rows without text"] += sum(not text for text in texts)
+    pairs = [(text, label) for text, label in zip(texts, labels, strict=True) if text]
+    left_out["rows without a label"] += sum(label is None for _, label in pairs)
+    return [(text, label) for text, label in pairs if label is not None]
 
 
-def _parquet_columns(path: Path) -> dict[str, list[Any]]:
-    from pyarrow import (  # type: ignore[import-untyped]  # noqa: PLC0415
-        ArrowInvalid,
-        parquet,
-    )
-
-    try:
-        columns: dict[str, list[Any]] = parquet.read_table(path).to_pydict()
-    except ArrowInvalid as error:
-        raise ValueError(f"source: expected a Parquet file, got {path}, which is none") from error
-    return columns
-
-
-def _pool(columns: Mapping[str, Sequence[Any]], source: str) -> Pool:
-    """The texts, and labels from 0; anything that could be read in two ways is refused."""
-    layouts = [names for names in _FIRST_LABELS if set(names) <= set(columns)]
+def _by_known_names(columns: Columns, source: str) -> dict[str, Sequence[Any]]:
+    """The columns of the one layout that fits, texts in their order."""
+    lowered = [name.strip().lower() for name in columns]
+    names = [_OTHER_NAMES.get(name, name) for name in lowered]
+    layouts = [layout for layout in _LAYOUTS if all(names.count(name) == 1 for name in layout)]
     if len(layouts) != 1:
         raise ValueError(
             f"source: expected columns text,label or label,title,description in {source}, got "
             f"{','.join(columns)}; which is the text? rename them"
         )
-    (layout,) = layouts
-    first = _FIRST_LABELS[layout]
-    wanted = range(first, first + len(CLASSES))
-    labels = [str(label).strip() for label in columns["label"]]
-    if set(labels) != {str(label) for label in wanted}:
-        found = sorted(set(labels))
-        shown = ", ".join(found[:6]) + (", ..." if len(found) > 6 else "")
-        raise ValueError(
-            f"source: expected each of the labels {wanted[0]} to {wanted[-1]} in {source}, as is "
-            f"usual for columns {','.join(layout)}, got {shown or 'none'}; which class is which? "
-            "renumber them"
-        )
-    parts = zip(*(columns[name] for name in layout if name != "label"), strict=True)
-    texts = [" ".join(" ".join(map(str, part)).replace("\\", " ").split()) for part in parts]
-    return Pool(texts, [int(label) - first for label in labels])
+    values = dict(zip(names, columns.values(), strict=True))
+    return {name: values[name] for name in layouts[0]}
+
+
+def _label(value: object) -> int | str | None:
+    """A label as an integer where it is one, as text where it is not, None where it is missing."""
+    if _is_missing(value):
+        return None
+    text = str(value).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else text
+
+
+def _cell(value: object, column: str, row: int, source: str) -> str:
+    """The text of a cell, empty where it is missing."""
+    if _is_missing(value):
+        return ""
+    if isinstance(value, str):
+        check_no_nul(value, f"row {row} of {source}")
+        return value
+    raise ValueError(
+        f"source: expected text under {column} in {source}, got {value!r:.40} in row {row}"
+    )
+
+
+def _is_missing(value: object) -> bool:
+    if isinstance(value, str):
+        return value.strip() in _MISSING
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _even(text: str) -> str:
+    return " ".join(text.replace(BYTE_ORDER_MARK, "").replace("\\", " ").split())

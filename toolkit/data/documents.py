@@ -2,13 +2,16 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from toolkit.data._text_files import BYTE_ORDER_MARK, check_no_nul, read_text, say_left_out
 from toolkit.data.docstring_topics import HELD_OUT_MODULES
 from toolkit.data.standard_library import standard_library_files
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_TABLES = frozenset((".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow"))
 _BLANK_LINES = re.compile(r"\n\s*\n")
 
 
@@ -38,9 +41,10 @@ def read_documents(
     """Read the documents that a plain string names.
 
     Args:
-        source: A text file, whose documents are its paragraphs; a folder, where each file is one;
-            the name of a data set on the Hub with a column ``text``; None for the source files of
-            Python's standard library without those that `load_docstring_topics` reads.
+        source: A text file, whose documents are its paragraphs; a folder, where each file is one
+            that is not hidden; the name of a data set on the Hub with a column ``text``; None for
+            the source files of Python's standard library without those that
+            `load_docstring_topics` reads.
         subset: Configuration of the data set, where the Hub has several.
         split: Part of the data set, such as ``train`` or ``train[:10000]``.
 
@@ -48,14 +52,15 @@ def read_documents(
         ValueError: If the documents cannot be had; the message says what to do.
     """
     if source is None:
-        files = standard_library_files(without=HELD_OUT_MODULES)
-        return _documents([_text(file) for file in files], "standard library")
-    path = Path(source)
+        texts = map(read_text, standard_library_files(without=HELD_OUT_MODULES))
+        return _documents([text for text in texts if text.strip()], "standard library")
+    path = Path(source).expanduser()
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        return _documents([_text(file) for file in files], path.name)
+        return _folder_documents(path)
     if path.is_file():
-        return _documents(_BLANK_LINES.split(_text(path)), path.name)
+        _check_no_table(path, _TABLES | {".json"})
+        paragraphs = [text for text in _BLANK_LINES.split(read_text(path)) if text.strip()]
+        return _documents(paragraphs, path.name)
     if _HUB_NAME.fullmatch(source):
         return _documents(_hub_texts(source, subset, split), source)
     raise ValueError(
@@ -64,20 +69,43 @@ def read_documents(
     )
 
 
-def _documents(texts: list[str], name: str) -> Documents:
-    texts = [text for text in texts if text.strip()]
-    if not texts:
-        raise ValueError(f"source: expected texts in {name}, found none; give another source")
-    return Documents(texts, name)
+def _folder_documents(folder: Path) -> Documents:
+    """Each file is one; hidden ones, and those in hidden folders, belong to other programs."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    seen = [
+        file
+        for file in files
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
+    for file in seen:
+        _check_no_table(file, _TABLES)
+    texts = [read_text(file) for file in seen]
+    return _documents(texts, folder.name, num_hidden=len(files) - len(seen))
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
+def _check_no_table(path: Path, suffixes: frozenset[str]) -> None:
+    if path.suffix.lower() in suffixes:
         raise ValueError(
-            f"source: expected UTF-8 text in {path}, got {error}; convert or remove the file"
-        ) from error
+            f"source: expected plain text, got the table {path}; save its texts as files and give "
+            "their folder"
+        )
+
+
+def _documents(texts: Sequence[str], name: str, *, num_hidden: int = 0) -> Documents:
+    """The texts that are not empty, without byte order marks."""
+    for number, text in enumerate(texts, start=1):
+        check_no_nul(text, f"text {number} of {name}")
+    kept = [text.replace(BYTE_ORDER_MARK, "") for text in texts]
+    kept = [text for text in kept if text.strip()]
+    if not kept:
+        raise ValueError(f"source: expected texts in {name}, found none; give another source")
+    left_out = {
+        "hidden files": num_hidden,
+        "empty texts": len(texts) - len(kept),
+        "byte order marks": sum(text.count(BYTE_ORDER_MARK) for text in texts),
+    }
+    say_left_out(left_out, name)
+    return Documents(kept, name)
 
 
 def _hub_texts(name: str, subset: str | None, split: str) -> list[str]:
@@ -96,5 +124,8 @@ def _hub_texts(name: str, subset: str | None, split: str) -> list[str]:
             f"source: expected a column text in {name}, got {', '.join(loaded.column_names)}; "
             "save that column's texts as files and give their folder"
         )
-    texts: list[str] = loaded["text"][:]
+    texts = ["" if text is None else text for text in loaded["text"][:]]
+    other = next((text for text in texts if not isinstance(text, str)), None)
+    if other is not None:
+        raise ValueError(f"source: expected texts in column text of {name}, got {other!r:.40}")
     return texts

@@ -41,9 +41,9 @@ class TextCorpus(L.LightningDataModule):
     version are logged as hyper-parameters.
 
     Args:
-        source: A text file, whose documents are its paragraphs; a folder, where each file is one;
-            a data set's name on the Hub; by default the source files of Python's own standard
-            library, without those that `load_docstring_topics` reads.
+        source: A text file, whose documents are its paragraphs; a folder, where each file is one
+            that is not hidden; a data set's name on the Hub; by default the source files of
+            Python's own standard library, without those that `load_docstring_topics` reads.
         subset: Configuration of the data set, where the Hub has several.
         split: Part of the data set, such as ``train[:10000]``.
         tokenizer: Folder or name on the Hub of a model whose tokenizer is used; by default a

@@ -1,0 +1,163 @@
+"""Tables of texts by column: CSV and Parquet files, folders saved by ``datasets``."""
+
+import csv
+import io
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from toolkit.data._text_files import read_text
+
+Columns = Mapping[str, Sequence[Any]]
+
+PUBLISHED_COLUMNS = ("label", "title", "description")
+_ESCAPE = re.compile(r'\\(["\\]?)')
+# The largest C long that every platform has.
+_ANY_SIZE = min(sys.maxsize, 2**31 - 1)
+
+
+def file_columns(path: Path) -> Columns:
+    """Return the columns of a CSV or Parquet file.
+
+    A CSV file without a header has the columns of the published AG News files. Quotes in quoted
+    fields are doubled or, in the whole file, follow a backslash.
+
+    Raises:
+        ValueError: If it is no such file or damaged; the message names the file and, in a CSV
+            file, the line.
+    """
+    readers: dict[str, Callable[[Path], Columns]] = {
+        ".csv": _csv_columns,
+        ".parquet": _parquet_columns,
+    }
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"source: expected a .csv or .parquet file, got {path}; convert it")
+    if path.stat().st_size == 0:
+        raise ValueError(f"source: expected rows in {path}, got an empty file")
+    return readers[path.suffix.lower()](path)
+
+
+def saved_parts(folder: Path) -> dict[str, Columns]:
+    """Return the columns of each part of a folder that ``datasets`` has saved.
+
+    Raises:
+        ValueError: If it is no such folder, or damaged.
+    """
+    from datasets import load_from_disk  # noqa: PLC0415
+    from pyarrow import ArrowException  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    try:
+        loaded = load_from_disk(str(folder))
+        if isinstance(loaded, dict):
+            return parts_of(loaded, str(folder))
+        return {"train": loaded[:]}
+    except (OSError, KeyError, TypeError, ArrowException, csv.Error) as error:
+        raise ValueError(
+            f"source: expected a folder written by datasets' save_to_disk, got {folder} "
+            f"({_first_line(error)}); give a CSV or Parquet file, or such a folder"
+        ) from error
+
+
+def parts_of(loaded: Mapping[str, Any], source: str) -> dict[str, Columns]:
+    """Return the columns of ``train`` and ``test``, or of the only part.
+
+    Raises:
+        ValueError: If there are several parts, and not these.
+    """
+    if len(loaded) > 1 and not {"train", "test"} <= set(loaded):
+        raise ValueError(
+            f"source: expected parts named train and test, got {sorted(loaded)} in {source}; "
+            "give a folder or file with one part"
+        )
+    names = ("train", "test") if len(loaded) > 1 else tuple(loaded)
+    return {name: loaded[name][:] for name in names}
+
+
+def _csv_columns(path: Path) -> Columns:
+    rows = _csv_rows(path)
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    if rows and not header[0].isdigit():
+        rows = rows[1:]
+    else:
+        header = list(PUBLISHED_COLUMNS)
+    if not rows:
+        raise ValueError(f"source: expected rows in {path}, got none")
+    if len(rows[0]) != len(header):
+        raise ValueError(
+            f"source: expected rows of {','.join(header)} in {path}, got one with {len(rows[0])} "
+            "columns; give label,title,description without a header, or text,label with it"
+        )
+    if len(set(header)) < len(header):
+        raise ValueError(f"source: expected different columns in {path}, got {','.join(header)}")
+    return {name: [row[i] for row in rows] for i, name in enumerate(header)}
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    text = read_text(path)
+    try:
+        return _parsed(text)
+    except csv.Error as error:
+        if '\\"' in text:
+            # Only before a quote is a backslash an escape: elsewhere it stands for a line break.
+            doubled = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
+            with suppress(csv.Error):
+                return _parsed(doubled, escapechar="\\")
+        raise ValueError(
+            f"source: expected rows of as many columns each, quotes in quoted fields doubled, in "
+            f"{path}, got {error}; correct the file"
+        ) from error
+
+
+def _parsed(text: str, *, escapechar: str | None = None) -> list[list[str]]:
+    """The rows that are not empty; a csv.Error names the line in which a bad one begins."""
+    reader = csv.reader(io.StringIO(text), strict=True, escapechar=escapechar)
+    rows: list[list[str]] = []
+    begins = 1
+    with _fields_of_any_size():
+        try:
+            for row in reader:
+                _check_even(row, rows)
+                rows += [row] if row else []
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            raise csv.Error(f"{error} in the row that begins in line {begins}") from error
+    return rows
+
+
+def _check_even(row: list[str], rows: list[list[str]]) -> None:
+    if row and rows and len(row) != len(rows[0]):
+        raise csv.Error(f"{len(row)} columns instead of {len(rows[0])}")
+
+
+@contextmanager
+def _fields_of_any_size() -> Iterator[None]:
+    before = csv.field_size_limit(_ANY_SIZE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _parquet_columns(path: Path) -> Columns:
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415
+
+    try:
+        table = parquet.ParquetFile(path).read()
+        if len(set(table.column_names)) < table.num_columns:
+            names = ",".join(table.column_names)
+            raise ValueError(f"source: expected different columns in {path}, got {names}")
+        columns: Columns = table.to_pydict()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"source: expected UTF-8 text in {path}, got {error}") from error
+    except (ArrowException, OSError) as error:
+        raise ValueError(
+            f"source: expected a whole Parquet file, got {path} ({_first_line(error)})"
+        ) from error
+    return columns
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
