@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import pytest
 from huggingface_hub import constants
 
-PAST_THE_END = 416
+PARTIAL, PAST_THE_END = 206, 416
 
 
 class Request(NamedTuple):
@@ -61,6 +61,13 @@ def commit_of(revision: str) -> str:
     return hashlib.sha1(revision.encode()).hexdigest()
 
 
+def _part_of(content: bytes, part: str) -> tuple[int, bytes]:
+    """Status and content of the answer to a range request."""
+    start, stop = part.removeprefix("bytes=").split("-")
+    content = content[int(start) : int(stop) + 1]
+    return (PARTIAL if content else PAST_THE_END), content
+
+
 @contextmanager
 def serve(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     """Let the Hub's client talk to ``hub`` and cache in ``cache``."""
@@ -77,13 +84,10 @@ def serve(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
         def _answer(self, *, with_content: bool) -> None:
             code, path = hub.find(self.path)
             part = self.headers.get("Range", "") if hub.serves_parts else ""
-            content = b"" if path is None else path.read_bytes()
-            size = len(content)
-            status = 404 if path is None else 200
-            if part and path is not None:
-                start, stop = part.removeprefix("bytes=").split("-")
-                content = content[int(start) : int(stop) + 1]
-                status = 206 if content else PAST_THE_END
+            whole = b"" if path is None else path.read_bytes()
+            size = len(whole)
+            status, content = _part_of(whole, part) if part else (200, whole)
+            status = 404 if path is None else status
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             if path is None:
@@ -92,6 +96,8 @@ def serve(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
                 self.send_header("X-Repo-Commit", code)
                 self.send_header("ETag", f'"{hashlib.sha1(path.read_bytes()).hexdigest()}"')
                 self.send_header("X-Linked-Size", str(size))
+            if status == PARTIAL:
+                self.send_header("Content-Range", f"bytes {part.removeprefix('bytes=')}/{size}")
             self.end_headers()
             if with_content:
                 self.wfile.write(content)

@@ -67,6 +67,22 @@ def test_pickles_are_opened_only_when_allowed(tmp_path: Path) -> None:
     assert torch.equal(*matrices)
 
 
+def test_a_flipped_bit_in_a_pickle_is_found(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.config.save_pretrained(tmp_path / "step1")
+    path = tmp_path / "step1" / "pytorch_model.bin"
+    torch.save(model.state_dict(), path)
+    content = bytearray(path.read_bytes())
+    raw = model.state_dict()["gpt_neox.embed_in.weight"].numpy().tobytes()
+    content[content.index(raw)] ^= 1
+    path.write_bytes(content)
+    match = (
+        r"a whole file of torch.save, got .*\.bin, which is damaged: Bad CRC-32 for file '\w*/data/"
+    )
+    with pytest.raises(ValueError, match=match):
+        LocalFolders(str(path.parent), allow_pickle=True).checkpoints()[0].open()
+
+
 def test_a_pickle_that_wants_to_run_code_is_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from tests.lm.test_tensors import write_split_gguf
 from tests.lm.tiny_models import NUM_ROWS, SPECIAL, TEXTS, tiny_model
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
 from toolkit.lm.hidden_states import hidden_states
@@ -154,6 +155,15 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_text("text")
     with pytest.raises(ValueError, match=r"expected a GGUF file .*it does not begin with GGUF"):
         Models([str(tmp_path / "model.gguf")]).checkpoints()[0].open()
+
+
+def test_a_part_of_a_split_file_is_no_model(tmp_path: Path) -> None:
+    matrices = {"token_embd.weight": torch.ones(4, 4), "output.weight": torch.zeros(4, 4)}
+    path = write_split_gguf(tmp_path, matrices)[1]
+    with pytest.raises(
+        ValueError, match=r"a model in one GGUF file, got .*one of 2 parts; join them"
+    ):
+        Models([str(path)]).checkpoints()[0].open()
 
 
 def test_the_package_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

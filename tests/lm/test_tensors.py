@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 from tests.lm.tiny_models import FAMILY_NAMES, NUM_ROWS, VOCABULARY, tiny_model, tiny_tokenizer
 from toolkit.functional import embedding_deviation
-from toolkit.lm._names import UNTIED_BY_DEFAULT, ties_matrices
+from toolkit.lm._gguf_header import BLOCKS
+from toolkit.lm._names import TIED_BY_DEFAULT, UNTIED_BY_DEFAULT, ties_matrices
 from toolkit.lm.tensors import Matrix, read_embedding
 
 gguf = pytest.importorskip("gguf")
@@ -164,6 +165,167 @@ def test_a_tied_checkpoint_may_hold_either_name_or_both(tmp_path: Path) -> None:
             assert found.name in stored
 
 
+def test_an_unknown_head_is_not_taken_for_the_input(tmp_path: Path) -> None:
+    """OLMo's first weights: the head is ``ff_out``, and the configuration has a key of its own."""
+    matrices = {
+        "model.transformer.wte.weight": torch.zeros(6, 4),
+        "model.transformer.ff_out.weight": torch.ones(6, 4),
+        "model.transformer.blocks.0.ff_out.weight": torch.ones(6, 4),
+        "model.transformer.ln_f.weight": torch.ones(4),
+    }
+    save_file(matrices, tmp_path / "model.safetensors")
+    configs: tuple[dict[str, Any], ...] = (
+        {"model_type": "hf_olmo", "weight_tying": False},
+        {"model_type": "hf_olmo"},
+        # The family's default is no statement of these weights.
+        {"model_type": "gpt2"},
+    )
+    for config, tied in zip(configs, (False, None, None), strict=True):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        found = read_embedding(tmp_path)
+        assert (found.name, found.tied) == ("model.transformer.wte.weight", tied)
+        match = (
+            r"expected an output .* it could be model\.transformer\.ff_out\.weight: .*--tensor\)$"
+        )
+        with pytest.raises(ValueError, match=match):
+            read_embedding(tmp_path, "output")
+    named = read_embedding(tmp_path, "output", tensor_name="model.transformer.ff_out.weight")
+    assert_equal(named.tensor, torch.ones(6, 4))
+
+
+def test_an_encoder_without_a_head_is_not_tied(tmp_path: Path) -> None:
+    name = "embeddings.word_embeddings.weight"
+    save_file({name: noise(7, 4)}, tmp_path / "model.safetensors")
+    config = {"model_type": "bert", "architectures": ["BertModel"], "tie_word_embeddings": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert read_embedding(tmp_path).tied is None
+    with pytest.raises(ValueError, match="got none, and nothing says that the model is tied"):
+        read_embedding(tmp_path, "output")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fields"),
+    [("nomic-bert", {}), ("qwen3", {"qwen3.pooling_type": 3}), ("t5encoder", {})],
+)
+def test_an_encoder_in_gguf_is_not_tied(
+    architecture: str, fields: dict[str, int], tmp_path: Path
+) -> None:
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, architecture)
+    for name, value in fields.items():
+        writer.add_uint32(name, value)
+    writer.add_tensor("token_embd.weight", noise(5, 4).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert read_embedding(path).tied is None
+    with pytest.raises(ValueError, match="nothing says that the model is tied"):
+        read_embedding(path, "output")
+
+
+def test_a_missing_part_leaves_the_tie_unknown(tmp_path: Path) -> None:
+    model = tiny_model("llama")
+    files = save_sharded(model, tmp_path)
+    (tmp_path / files["lm_head.weight"]).unlink()
+    found = read_embedding(tmp_path)
+    assert_equal(found.tensor, live(model, "input"))
+    assert found.tied is None
+    with pytest.raises(ValueError, match=rf"expected the file {files['lm_head.weight']} in "):
+        read_embedding(tmp_path, "output")
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["with its index", "without"])
+@pytest.mark.parametrize("kind", ["safetensors", "pickled"])
+def test_one_part_stands_for_its_set(kind: str, index: bool, tmp_path: Path) -> None:
+    model = tiny_model("llama")
+    files = save_sharded(model, tmp_path)
+    if kind == "pickled":
+        for name in set(files.values()):
+            part = tmp_path / _pickled_name(name)
+            torch.save(load_file(tmp_path / name), part)
+            (tmp_path / name).unlink()
+        files = {tensor: _pickled_name(name) for tensor, name in files.items()}
+        (tmp_path / "model.safetensors.index.json").unlink()
+        text = json.dumps({"weight_map": files})
+        (tmp_path / "pytorch_model.bin.index.json").write_text(text)
+    if not index:
+        next(tmp_path.glob("*.index.json")).unlink()
+    for part_name in sorted(set(files.values())):
+        for matrix, name in (("input", "model.embed_tokens.weight"), ("output", "lm_head.weight")):
+            found = read_embedding(tmp_path / part_name, matrix, allow_pickle=True)  # type: ignore[arg-type]
+            assert_equal(found.tensor, live(model, matrix))  # type: ignore[arg-type]
+            assert (found.file, found.tied) == (files[name], False)
+    last = max(files.values())
+    gone = files["lm_head.weight"]
+    (tmp_path / gone).unlink()
+    other = last if gone != last else min(files.values())
+    if index:
+        # The index tells where each tensor lies: a matrix that is there can be read.
+        assert read_embedding(tmp_path / other, allow_pickle=True).tied is None
+    match = rf"expected the file {gone}" if index else rf"expected all \d+ parts .* named {gone}; f"
+    with pytest.raises(ValueError, match=match):
+        read_embedding(tmp_path / other, "output", allow_pickle=True)
+
+
+def _pickled_name(name: str) -> str:
+    return name.replace("model", "pytorch_model").replace("safetensors", "bin")
+
+
+def write_split_gguf(folder: Path, matrices: dict[str, Tensor]) -> list[Path]:
+    """One file for each matrix, as llama.cpp splits them: only the first has the tokens."""
+    paths = [
+        folder / f"m-{number:05}-of-{len(matrices):05}.gguf"
+        for number in range(1, len(matrices) + 1)
+    ]
+    for number, (path, name) in enumerate(zip(paths, matrices, strict=True)):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", len(matrices))
+        writer.add_int32("split.tensors.count", len(matrices))
+        if number == 0:
+            writer.add_token_list(["a", "b", "c"])
+        writer.add_tensor(name, matrices[name].numpy())
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    return paths
+
+
+def test_one_part_of_a_split_gguf_stands_for_all(tmp_path: Path) -> None:
+    matrices = {"token_embd.weight": noise(8, 4), "output.weight": 1 + noise(8, 4)}
+    paths = write_split_gguf(tmp_path, matrices)
+    for source in (*paths, tmp_path):
+        for matrix, name, path in zip(MATRICES, matrices, paths, strict=True):
+            found = read_embedding(source, matrix)
+            assert_equal(found.tensor, matrices[name])
+            assert (found.tied, found.vocab_size, found.file) == (False, 3, path.name)
+    for path, other in zip(paths, reversed(paths), strict=True):
+        path.rename(tmp_path / "away")
+        with pytest.raises(ValueError, match=rf"all 2 parts .*, got none named {path.name}; fetch"):
+            read_embedding(other)
+        (tmp_path / "away").rename(path)
+    renamed = paths[0].rename(tmp_path / "part.gguf")
+    with pytest.raises(
+        ValueError, match=r"all 2 parts of a split GGUF .*part\.gguf, whose name tell"
+    ):
+        read_embedding(renamed)
+    shutil.copy(paths[1], paths[0])
+    with pytest.raises(ValueError, match=r"got output.weight in m-00001\S+ and m-00002"):
+        read_embedding(paths[1])
+    other_set = tmp_path / "other"
+    other_set.mkdir()
+    parts = write_split_gguf(other_set, {name: noise(8, 4) for name in ("a", "b", "c")})
+    shutil.copy(parts[0], parts[1])
+    content = parts[0].read_bytes()
+    parts[1].write_bytes(content.replace(b"\1\0\0\0\0\0\0\0a", b"\1\0\0\0\0\0\0\0b"))
+    with pytest.raises(
+        ValueError, match=r"parts 0 to 2 of one split .* got the parts 0, 0, 2 with 3"
+    ):
+        read_embedding(parts[2])
+
+
 def test_what_is_stored_is_believed_before_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"tie_word_embeddings": true}')
     matrices = {"wte.weight": torch.zeros(5000, 2), "lm_head.weight": torch.zeros(5000, 2)}
@@ -189,10 +351,23 @@ def test_what_is_stored_is_believed_before_the_configuration(tmp_path: Path) -> 
         ({"llm_config": {"model_type": "qwen2"}, "model_type": "internvl"}, False),
         ({"model_type": "gpt2"}, True),
         ({"model_type": "llama"}, False),
-        ({}, True),
+        ({}, None),
+        ({"model_type": "olmoid", "weight_tying": False}, False),
+        ({"model_type": "olmoid"}, None),
+        ({"model_type": "bert", "architectures": ["BertModel"]}, None),
+        ({"tie_word_embeddings": True, "architectures": ["Gemma3TextModel"]}, None),
+        ({"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"]}, None),
+        ({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"]}, True),
+        ({"architectures": ["InternVLChatModel"], "llm_config": {"model_type": "gemma2"}}, True),
+        ({"model_type": ["gpt2"], "architectures": "x", "tie_word_embeddings": "no"}, None),
+        ([], None),
     ],
-    ids=["none", "whole", "text", "either", "text family", "gpt2", "llama", "silent"],
-)
+    ids=[
+        "none", "whole", "text", "either", "text family", "gpt2", "llama", "silent", "other key",
+        "unknown family", "encoder", "bare model", "classifier", "head", "chat", "other types",
+        "no object",
+    ],
+)  # fmt: skip
 def test_ties_by_configuration(config: dict[str, Any] | None, expected: bool | None) -> None:
     assert ties_matrices(config) is expected
 
@@ -200,9 +375,12 @@ def test_ties_by_configuration(config: dict[str, Any] | None, expected: bool | N
 def test_family_defaults_are_those_of_transformers() -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    tied = ("gpt2", "opt", "gemma", "gemma2", "gemma3", "gemma3_text", "bloom", "falcon", "mpt")
-    for family in (*UNTIED_BY_DEFAULT, *tied):
-        default = CONFIG_MAPPING[family]().tie_word_embeddings
+    known = [
+        family for family in (*UNTIED_BY_DEFAULT, *TIED_BY_DEFAULT) if family in CONFIG_MAPPING
+    ]
+    assert len(known) > 80
+    for family in known:
+        default = CONFIG_MAPPING[family]().get_text_config().tie_word_embeddings
         assert default is ties_matrices({"model_type": family}), family
 
 
@@ -435,7 +613,7 @@ def test_vocabularies_of_other_forms(tmp_path: Path) -> None:
         ({"lm_head.qweight": torch.ones(4, 4).int(), "wte.weight": torch.ones(4, 4)}, "output",
          "got packed integers in lm_head.qweight; give the unquantised model"),
         ({"wte.weight": torch.ones(4)}, "input", r"a matrix under wte.weight in .*shape \(4,\)"),
-        ({"wte.weight": torch.ones(4, 4)}, "output", "and the model is untied by its config"),
+        ({"wte.weight": torch.ones(4, 4)}, "output", "and the configuration says that"),
         ({"a.weight": torch.ones(2), "b.weight": torch.ones(2)}, "input",
          r"input embedding \(embed_tokens, .*\) in .*, got 2 tensors: a.weight, b.weight; give"),
         ({"wte.weight": torch.ones(4, 4)}, "both", "matrix: expected 'input' or 'output', got 'b"),
@@ -457,7 +635,9 @@ def test_packed_weights_in_a_pickle(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"packed int8 in wte\.weight"):
         read_embedding(tmp_path / "model.ckpt")
     torch.save({"wte.weight": torch.ones(4, 4)}, tmp_path / "model.ckpt")
-    with pytest.raises(ValueError, match="got none, and the model has no configuration"):
+    with pytest.raises(
+        ValueError, match="got none, and nothing says that the model is tied; give the w"
+    ):
         read_embedding(tmp_path / "model.ckpt", "output")
     assert read_embedding(tmp_path / "model.ckpt").tied is None
 
@@ -505,9 +685,9 @@ def _wrong_shard(path: Path) -> None:
         (_damaged_index("[]"), r"expected a weight_map in .*index\.json, got none"),
         (_damaged_index('{"weight_map": {"wte.weight": "../x"}}'), r"a plain file name .*/x'"),
         (lambda path: _cut(path, 10_000), "it ends inside wte.weight; fetch it again"),
-        (lambda path: _cut(path, 30), "its safetensors header cannot be read"),
+        (lambda path: _cut(path, 30), "its header of 72 bytes ends beyond the file; fetch"),
         (lambda path: _cut(path, 4), "it has no safetensors header"),
-        (_cut_gguf, "it ends inside token_embd.weight; fetch it again"),
+        (_cut_gguf, r"a GGUF file of version 2 or 3, got .*m\S+: it ends inside token_embd.weight"),
         (lambda path: (path / "m.gguf").write_bytes(b"GGUF"), "expected a GGUF file of version 2"),
         (lambda path: (path / "m.gguf").write_bytes(b"text"), "it does not begin with GGUF"),
         (lambda path: (path / "m.gguf").write_bytes(b"GGUF" + bytes(20)), "its version is 0"),
@@ -546,3 +726,167 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
 def test_a_folder_with_one_unusual_file(tmp_path: Path) -> None:
     save_file({"wte.weight": torch.ones(NUM_ROWS, 4)}, tmp_path / "consolidated.safetensors")
     assert read_embedding(tmp_path).file == "consolidated.safetensors"
+
+
+def _entry(**fields: Any) -> dict[str, Any]:
+    return {"wte.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16], **fields}}
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        ([], "its safetensors header is a list, no object"),
+        ("[" * 100_000, r"its safetensors header cannot be read \(maximum recursion"),
+        ('{"a": ', r"its safetensors header cannot be read \(Expecting value"),
+        ('{"a": 1, "a": 1}', r"its safetensors header cannot be read \(a stands there tw"),
+        ({"wte.weight": 3}, "wte.weight: dtype is no text"),
+        ({"a\nb": 3}, r"'a\\nb': dtype is no text"),
+        (_entry(dtype=3), "wte.weight: dtype is no text"),
+        (_entry(shape=[2.0, 2]), "wte.weight: shape is no list of sizes"),
+        (_entry(shape=[True, 4]), "wte.weight: shape is no list of sizes"),
+        (_entry(shape=[-2, -2]), "wte.weight: shape is no list of sizes"),
+        (_entry(shape={}), "wte.weight: shape is no list of sizes"),
+        (_entry(data_offsets=[0]), "wte.weight: data_offsets are no two rising numbers"),
+        (_entry(data_offsets=[16, 0]), "wte.weight: data_offsets are no two rising numbers"),
+        (_entry(data_offsets=[-16, 0]), "wte.weight: data_offsets are no two rising numbers"),
+        (_entry(data_offsets=[0, "16"]), "wte.weight: data_offsets are no two rising numbers"),
+        (_entry(shape=[2**40, 2**40]), "wte.weight: shape and dtype do not fill data_offsets"),
+        (_entry(shape=[2**40, 1], data_offsets=[0, 2**42]), "it ends inside wte.weight"),
+        (_entry(data_offsets=[4, 20]), "wte.weight: data_offsets leave a hole or overlap"),
+        (_entry(shape=[2, 1], data_offsets=[0, 8]), "8 bytes after the last tensor belong to n"),
+        (_entry() | {"b": _entry()["wte.weight"]}, "b: data_offsets leave a hole or overlap"),
+    ],
+    ids=str,
+)
+def test_each_field_of_a_safetensors_header(header: object, match: str, tmp_path: Path) -> None:
+    text = header if isinstance(header, str) else json.dumps(header)
+    content = len(text).to_bytes(8, "little") + text.encode() + bytes(16)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    expected = rf"expected a whole safetensors file, got .*/model\.safetensors: {match}.*; fetch it"
+    with pytest.raises(ValueError, match=expected) as caught:
+        read_embedding(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def _words(*values: int | bytes) -> bytes:
+    """Numbers of 8 bytes, bytes as they are."""
+    return b"".join(v if isinstance(v, bytes) else v.to_bytes(8, "little") for v in values)
+
+
+def _field(name: bytes, kind: int, value: bytes) -> bytes:
+    return _words(len(name), name) + kind.to_bytes(4, "little") + value
+
+
+def _tensor(name: bytes, *dims: int, kind: int = 0, offset: int = 0) -> bytes:
+    small = [number.to_bytes(4, "little") for number in (len(dims), kind)]
+    return _words(len(name), name, small[0], *dims, small[1], offset)
+
+
+U32 = 4
+MATRIX = _tensor(b"token_embd.weight", 2, 2)
+ARRAY_OF_ARRAYS = (9).to_bytes(4, "little") + _words(1)
+
+
+@pytest.mark.parametrize(
+    ("num_tensors", "num_fields", "content", "match"),
+    [
+        (2**60, 0, b"", "the number of tensors is 1152921504606846976, more than the remaining"),
+        (1, 2**60, MATRIX, "the number of fields is 1152921504606846976, more than the rem"),
+        (1, 1, _field(b"a", 8, _words(2**62, b"x")), "the length of a is 4611686018427387904, mor"),
+        (1, 1, _field(b"a", 99, b"0" * 8), "a has a value of type 99"),
+        (1, 1, _field(b"a", 9, ARRAY_OF_ARRAYS * 9), "a has a value of type 9 in arrays"),
+        (1, 1, _field(b"a", 9, _words(b"\4\0\0\0", 2**61)), "the length of a is 23058430092136939"),
+        (1, 1, _field(b"\xff", U32, b"0000"), "the name of field 0 is no UTF-8"),
+        (1, 2, _field(b"a", U32, b"0000") * 2, "the field a stands there twice"),
+        (1, 1, _field(b"general.alignment", U32, bytes(4)), "general.alignment is no power of two"),
+        (1, 1, _field(b"general.alignment", 8, _words(1, b"x")), "general.alignment is no power"),
+        (1, 0, _tensor(b"a", *[1] * 9), "the tensor a has 9 dimensions"),
+        (1, 0, _tensor(b"a\nb", 2, 2), r"the name of tensor 0 is 'a\\nb'"),
+        (1, 0, _tensor(b"a", 2**40, 2**40), "it ends inside a"),
+        (1, 0, _tensor(b"a", 2, 2, offset=2**62), "the tensor a has offset 4611686018427387904, n"),
+        (1, 0, _tensor(b"a", 3, 2, kind=8), "the tensor a: rows of 3 are not whole blocks of 32"),
+        (2, 0, _tensor(b"a", 2, 2) * 2, "the tensor a stands there twice"),
+        (2, 0, _tensor(b"a", 2, 2) + _tensor(b"b", 2, 2), "the tensor b has offset 0, not 32"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_each_field_of_a_gguf_header(
+    num_tensors: int, num_fields: int, content: bytes, match: str, tmp_path: Path
+) -> None:
+    start = _words(b"GGUF\3\0\0\0", num_tensors, num_fields)
+    (tmp_path / "model.gguf").write_bytes(start + content + bytes(80))
+    with pytest.raises(ValueError, match=rf"a GGUF file .*, got .*model.gguf: .*{match}") as caught:
+        read_embedding(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_fields_of_gguf_that_are_no_numbers(tmp_path: Path) -> None:
+    """Types that no reader here unpacks, and tokens that are none."""
+    start = _words(b"GGUF\3\0\0\0", 1, 0)
+    for kind, rows in ((24, 2), (99, 2)):
+        content = start + _tensor(b"token_embd.weight", 2, rows, kind=kind)
+        (tmp_path / "model.gguf").write_bytes(content + bytes(80))
+        with pytest.raises(ValueError, match=rf"got packed numbers of type {kind} in token_embd"):
+            read_embedding(tmp_path)
+    tokens = _field(b"tokenizer.ggml.tokens", 9, _words(b"\4\0\0\0", 1, b"1234"))
+    content = _words(b"GGUF\3\0\0\0", 1, 1) + tokens + MATRIX
+    (tmp_path / "model.gguf").write_bytes(content + bytes(80))
+    with pytest.raises(
+        ValueError, match=r"a list of texts in .*: tokenizer\.ggml\.tokens, got oth"
+    ):
+        read_embedding(tmp_path)
+
+
+def test_sizes_of_blocks_are_those_of_the_package() -> None:
+    known = {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
+    assert {kind: BLOCKS.get(kind) for kind in known} == known
+
+
+def flipped(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", ["last.ckpt", "pytorch_model.bin"])
+def test_a_flipped_bit_is_found_by_the_checksums(file: str, tmp_path: Path) -> None:
+    matrix = noise(50, 8)
+    state = {"wte.weight": matrix, "other.weight": 1 + noise(9, 5)}
+    torch.save(state if file.endswith("bin") else {"state_dict": state}, tmp_path / file)
+    whole = (tmp_path / file).read_bytes()
+    raw = matrix.numpy().tobytes()
+    flipped(tmp_path / file, whole.index(raw) + len(raw) // 2)
+    match = rf"got .*{file}, which is damaged: the values of wte\.weight do not fit their checksum"
+    with pytest.raises(ValueError, match=match):
+        read_embedding(tmp_path / file, allow_pickle=True)
+    (tmp_path / file).write_bytes(whole)
+    flipped(tmp_path / file, whole.index(b"wte.weight"))
+    with pytest.raises(ValueError, match=r"which is damaged: Bad CRC-32 for file '\w*/data\.pkl'"):
+        read_embedding(tmp_path / file, allow_pickle=True)
+    # Of what is not read nothing is said.
+    (tmp_path / file).write_bytes(whole)
+    flipped(tmp_path / file, whole.index((1 + noise(9, 5)).numpy().tobytes()))
+    assert_equal(read_embedding(tmp_path / file, allow_pickle=True).tensor, matrix)
+
+
+def test_files_without_checksums_are_read(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"wte.weight": noise(5, 4)}, tmp_path / "last.ckpt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert_equal(read_embedding(tmp_path / "last.ckpt").tensor, noise(5, 4))
+
+
+def test_a_pickled_tensor_larger_than_its_values(tmp_path: Path) -> None:
+    torch.save({"wte.weight": torch.zeros(1, 1).expand(2**20, 2**20)}, tmp_path / "last.ckpt")
+    with pytest.raises(
+        ValueError, match=r"expected 4398046511104 bytes of wte\.weight in .*, got f"
+    ):
+        read_embedding(tmp_path / "last.ckpt")
+    torch.save({"wte.weight": torch.ones(2, 2, device="meta")}, tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match=r"expected 16 bytes of wte\.weight in .*, got fewer"):
+        read_embedding(tmp_path / "last.ckpt")
+    torch.save({"wte.weight": torch.eye(3).to_sparse()}, tmp_path / "last.ckpt")
+    with pytest.raises(ValueError, match=r"packed float32 in wte\.weight"):
+        read_embedding(tmp_path / "last.ckpt")

@@ -1,12 +1,7 @@
-"""Single tensors out of GGUF files; the ``gguf`` package is needed for quantised ones alone.
-
-The header is walked here: the package's own reader keeps each token of the vocabulary as several
-numpy arrays, which costs seconds and more memory than the matrix.
-"""
+"""Single tensors out of GGUF files; the ``gguf`` package is needed for quantised ones alone."""
 
 import importlib
-import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,55 +10,54 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from toolkit.lm._stores import CountedReader, open_counted
+from toolkit.lm._gguf_header import TensorInfo, num_bytes, read_header
+from toolkit.lm._parts import whole_set
+from toolkit.lm._stores import Folder, open_counted
 from toolkit.lm._vocabulary import reached_rows
-from toolkit.lm._weight_files import Weights, dtype_name
+from toolkit.lm._weight_files import Weights, dtype_name, packed_error, repeated_error
 
-_VERSIONS = (2, 3)
-_SCALARS = MappingProxyType(
-    {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-)
-_STRING, _ARRAY = 8, 9
 _DTYPES = MappingProxyType(
     {0: torch.float32, 1: torch.float16, 28: torch.float64, 30: torch.bfloat16}
 )
-_DEFAULT_ALIGNMENT = 32
+_INTEGERS = range(24, 28)
 # Dequantising takes several times the memory of its rows.
 _ROWS_AT_ONCE = 4096
+# Families that the format knows and that have no output matrix at all.
+_ENCODERS = frozenset({"clip", "t5encoder", "wavtokenizer-dec", "gemma-embedding"})
 
 
 class _Entry(NamedTuple):
-    kind: int
-    shape: tuple[int, ...]
-    start: int
+    path: Path
+    info: TensorInfo
 
 
 class GgufWeights(Weights):
-    """A GGUF file.
+    """A GGUF file, or all parts of a split one.
 
     Args:
-        path: The file.
+        path: The file, any part of a split one.
+
+    Attributes:
+        paths: The files.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is none, or parts of it are missing.
     """
 
     def __init__(self, path: Path) -> None:
         self.label = str(path)
-        self._path = path
-        try:
-            with open_counted(path) as reader:
-                fields, self._entries = _header(reader)
-                self.bytes_read = reader.bytes_read
-        except (struct.error, ValueError, KeyError) as error:
-            raise ValueError(
-                f"source: expected a GGUF file of version 2 or 3, got {path}: {error}"
-            ) from error
-        self.ties = "output.weight" not in self._entries
-        tokens = fields.get("tokenizer.ggml.tokens")
-        if tokens is not None:
-            names = (token.decode(errors="replace") for token in tokens)
-            self.vocab_size = reached_rows(dict(enumerate(names)))
+        given = self._read(path)
+        self.paths = _parts(path, given[0])
+        self._entries: dict[str, _Entry] = {}
+        headers = [given if part == path else self._read(part) for part in self.paths]
+        for part, (_, infos) in zip(self.paths, headers, strict=True):
+            self._add(part, infos)
+        if len(headers) > 1:
+            _check_split([fields for fields, _ in headers], self.paths, len(self._entries))
+        # What is not about one part alone stands in the first.
+        fields = headers[0][0]
+        self.ties = _ties(fields, self._entries)
+        self.vocab_size = _vocabulary(fields, self.label)
 
     @property
     def names(self) -> Collection[str]:
@@ -72,104 +66,135 @@ class GgufWeights(Weights):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape, rows first."""
-        return self._entries[name].shape
+        return self._entries[name].info.shape
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Read rows; quantised ones become float32."""
-        kind, (_, dim), _ = self._entries[name]
+        kind, (_, dim), _ = self._entries[name].info
         if kind in _DTYPES:
             rows = torch.empty(stop - start, dim, dtype=_DTYPES[kind])
             view = rows.view(-1).view(torch.uint8).numpy()
             self._fill(view, name, start * dim * rows.itemsize)
             return rows
+        row_bytes = self._row_bytes(name)
         rows = torch.empty(stop - start, dim)
-        row_bytes = _row_bytes(kind, dim, self.label)
         for first in range(start, stop, _ROWS_AT_ONCE):
             last = min(first + _ROWS_AT_ONCE, stop)
             packed = np.empty((last - first, row_bytes), np.uint8)
             self._fill(packed.reshape(-1), name, first * row_bytes)
-            rows[first - start : last - start] = _dequantised(packed, kind)
+            rows[first - start : last - start] = self._dequantised(packed, name)
         return rows
 
     def file_of(self, name: str) -> str:
         """Return the file's name."""
-        del name  # there is one file
-        return self._path.name
+        return self._entries[name].path.name
 
     def dtype_of(self, name: str) -> str:
         """Return the tensor's type, for quantised ones by its GGUF name."""
-        kind = self._entries[name].kind
+        kind = self._entries[name].info.kind
         if kind in _DTYPES:
             return dtype_name(_DTYPES[kind])
         return str(gguf_package(self.label).GGMLQuantizationType(kind).name)
 
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
+        with open_counted(path) as reader:
+            try:
+                found = read_header(reader)
+            except ValueError as error:
+                raise ValueError(
+                    f"source: expected a GGUF file of version 2 or 3, got {path}: {error}"
+                ) from error
+            self.bytes_read += reader.bytes_read
+        return found
+
+    def _add(self, path: Path, infos: Mapping[str, TensorInfo]) -> None:
+        for name, info in infos.items():
+            if name in self._entries:
+                first = self._entries[name].path.name
+                raise repeated_error(name, self.label, first, path.name)
+            self._entries[name] = _Entry(path, info)
+
+    def _row_bytes(self, name: str) -> int:
+        path, (kind, shape, _) = self._entries[name]
+        row_bytes = num_bytes(kind, shape[-1:])
+        if row_bytes is None or kind in _INTEGERS:
+            raise packed_error(name, str(path), f"numbers of type {kind}")
+        return row_bytes
+
+    def _dequantised(self, packed: np.ndarray, name: str) -> Tensor:
+        path, (kind, _, _) = self._entries[name]
+        gguf = gguf_package(str(path))
+        try:
+            values = gguf.dequantize(packed, gguf.GGMLQuantizationType(kind))
+        except (NotImplementedError, ValueError) as error:
+            # The installed package may be older than the type.
+            raise packed_error(name, str(path), f"numbers of type {kind}") from error
+        return torch.from_numpy(values)
+
     def _fill(self, view: np.ndarray, name: str, offset: int) -> None:
-        with open_counted(self._path) as reader:
-            reader.seek(self._entries[name].start + offset)
+        path, info = self._entries[name]
+        with open_counted(path) as reader:
+            reader.seek(info.start + offset)
             whole = reader.readinto(view.data) == len(view)
             self.bytes_read += reader.bytes_read
         if not whole:
             raise ValueError(
-                f"source: expected a whole GGUF file, got {self._path}: it ends inside {name}; "
+                f"source: expected a whole GGUF file, got {path}: it ends inside {name}; "
                 "fetch it again"
             )
 
 
-def _header(reader: CountedReader) -> tuple[dict[str, Any], dict[str, _Entry]]:
-    if reader.read(4) != b"GGUF":
-        raise ValueError("it does not begin with GGUF")
-    version, num_tensors, num_fields = _unpack(reader, "IQQ")
-    if version not in _VERSIONS:
-        raise ValueError(f"its version is {version}")
-    fields = {}
-    for _ in range(num_fields):
-        key = _string(reader).decode()
-        fields[key] = _value(reader, _unpack(reader, "I")[0])
-    infos = [_tensor_info(reader) for _ in range(num_tensors)]
-    alignment = fields.get("general.alignment", _DEFAULT_ALIGNMENT)
-    data_start = -(-reader.tell() // alignment) * alignment
-    return fields, {name: _Entry(kind, shape, data_start + at) for name, kind, shape, at in infos}
+def _parts(path: Path, fields: Mapping[str, Any]) -> list[Path]:
+    """Return all files of a split one, by its own count and the names that such files have."""
+    count = fields.get("split.count", 1)
+    if type(count) is not int or count <= 1:
+        return [path]
+    names = whole_set(Folder(path.parent), path.name)
+    if len(names) != count:
+        raise ValueError(
+            f"source: expected all {count} parts of a split GGUF file, got {path}, whose name "
+            f"tells {len(names)}; give the parts their names again, such as "
+            f"model-00001-of-{count:05}.gguf"
+        )
+    return [path.with_name(name) for name in names]
 
 
-def _tensor_info(reader: CountedReader) -> tuple[str, int, tuple[int, ...], int]:
-    name = _string(reader).decode()
-    (num_dims,) = _unpack(reader, "I")
-    # The format counts dimensions from the fastest.
-    shape = _unpack(reader, f"{num_dims}Q")[::-1]
-    kind, offset = _unpack(reader, "IQ")
-    return name, kind, shape, offset
+def _check_split(headers: Sequence[Mapping[str, Any]], paths: Sequence[Path], count: int) -> None:
+    """Refuse files that only bear the names of one set's parts."""
+    total = headers[0].get("split.tensors.count", count)
+    places = [fields.get("split.no", place) for place, fields in enumerate(headers)]
+    if total != count or places != list(range(len(paths))):
+        raise ValueError(
+            f"source: expected the parts 0 to {len(paths) - 1} of one split GGUF file with "
+            f"{total} tensors, got the parts {', '.join(map(str, places))} with {count} at "
+            f"{paths[0]}; fetch them again"
+        )
 
 
-def _value(reader: CountedReader, kind: int) -> Any:  # noqa: ANN401
-    if kind == _STRING:
-        return _string(reader)
-    if kind != _ARRAY:
-        return _unpack(reader, _SCALARS[kind])[0]
-    kind, length = _unpack(reader, "IQ")
-    if kind in _SCALARS:
-        return _unpack(reader, f"{length}{_SCALARS[kind]}")
-    return [_value(reader, kind) for _ in range(length)]
+def _ties(fields: Mapping[str, Any], entries: Mapping[str, _Entry]) -> bool | None:
+    """Whether the matrices are one: the format leaves a tied output matrix out.
+
+    Encoders leave it out, too; they say so by their pooling or their attention.
+    """
+    if "output.weight" in entries:
+        return False
+    family = fields.get("general.architecture")
+    if not isinstance(family, bytes):
+        return None
+    name = family.decode(errors="replace")
+    encodes = fields.get(f"{name}.attention.causal") is False or f"{name}.pooling_type" in fields
+    return None if encodes or name in _ENCODERS or "bert" in name else True
 
 
-def _string(reader: CountedReader) -> bytes:
-    (length,) = _unpack(reader, "Q")
-    return reader.read(length)
-
-
-def _unpack(reader: CountedReader, form: str) -> tuple[Any, ...]:
-    form = f"<{form}"
-    return struct.unpack(form, reader.read(struct.calcsize(form)))
-
-
-def _row_bytes(kind: int, dim: int, label: str) -> int:
-    gguf = gguf_package(label)
-    block, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(kind)]
-    return int(dim // block * block_bytes)
-
-
-def _dequantised(packed: np.ndarray, kind: int) -> Tensor:
-    gguf = gguf_package("")
-    return torch.from_numpy(gguf.dequantize(packed, gguf.GGMLQuantizationType(kind)))
+def _vocabulary(fields: Mapping[str, Any], label: str) -> int | None:
+    tokens = fields.get("tokenizer.ggml.tokens")
+    if tokens is None or not len(tokens):
+        return None
+    if not isinstance(tokens, list) or not all(isinstance(token, bytes) for token in tokens):
+        raise ValueError(
+            f"source: expected a list of texts in {label}: tokenizer.ggml.tokens, got others"
+        )
+    return reached_rows(dict(enumerate(token.decode(errors="replace") for token in tokens)))
 
 
 def gguf_package(label: str) -> Any:  # noqa: ANN401

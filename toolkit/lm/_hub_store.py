@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ _LARGEST_PART = 64 * 2**20
 # Holds most headers.
 _BUFFER = 2**17
 _TIMEOUT = 30.0
+_WHOLE = re.compile(r"/(\d+)$")
 _PART, _PAST_THE_END = 206, 416
 
 
@@ -143,4 +145,6 @@ class _HubFile(CountedRaw):
             raise ValueError(
                 f"source: expected {self._label} in parts, got the whole; download it first"
             )
+        whole = _WHOLE.search(response.headers.get("Content-Range", ""))
+        self.size = int(whole[1]) if whole else self.size
         return bytes(response.content)

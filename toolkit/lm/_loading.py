@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from toolkit.lm._gguf import GgufWeights, gguf_package
+from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.pretrained import load_tokenizer
 
@@ -32,8 +33,8 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
-        ValueError: If there are no such weights, they lack a tensor, or the model needs code of
-            its own.
+        ValueError: If there are no such weights, they are damaged or lack a tensor, or the model
+            needs code of its own.
     """
     if not allow_pickle and not any(folder.glob("*.safetensors")):
         others = sorted(p.name for p in folder.glob("*") if p.suffix in _OTHER_WEIGHTS)
@@ -42,6 +43,9 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
             f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
             f"{advice}"
         )
+    if allow_pickle:
+        for path in sorted(folder.glob("pytorch_model*.bin")):
+            check_file(path)
     safe = None if allow_pickle else True
     return OpenedModel(
         _whole_model(folder, dtype, label, use_safetensors=safe), folder_tokenizer(folder)
@@ -56,11 +60,16 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
         dtype: What the weights become, however they are stored.
 
     Raises:
-        ValueError: If it is no GGUF file, lacks a tensor, is of a family that `transformers` cannot
-            load from one, or the ``gguf`` package is missing.
+        ValueError: If it is no GGUF file or one part of several, lacks a tensor, is of a family
+            that `transformers` cannot load from one, or the ``gguf`` package is missing.
     """
     gguf_package(str(path))
-    has_tokenizer = GgufWeights(path).vocab_size is not None
+    weights = GgufWeights(path)
+    if len(weights.paths) > 1:
+        raise ValueError(
+            f"checkpoint: expected a model in one GGUF file, got {path}, one of "
+            f"{len(weights.paths)} parts; join them with llama.cpp's gguf-split --merge"
+        )
     # Its bar has no switch.
     with redirect_stderr(io.StringIO()):
         model = _whole_model(path.parent, dtype, str(path), gguf_file=path.name, **_dense())
@@ -68,7 +77,9 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
     if quantizer is not None:
         # Nothing is quantised any more, and what is called so can be neither trained nor saved.
         quantizer.remove_quantization_config(model)
-    tokenizer = load_tokenizer(str(path.parent), gguf_file=path.name) if has_tokenizer else None
+    tokenizer = (
+        load_tokenizer(str(path.parent), gguf_file=path.name) if weights.vocab_size else None
+    )
     return OpenedModel(model, tokenizer)
 
 

@@ -29,13 +29,34 @@ _KNOWN = MappingProxyType(
 )
 _PACKED = ("qweight", "weight_packed", "weight.absmax", "SCB")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config")
-# Families whose configuration class says False; the others, and the common base class, say True.
+_TIED_KEYS = ("tie_word_embeddings", "weight_tying")  # the second is OLMo's first code's
+# What the families' configuration classes say where a configuration is silent.
 UNTIED_BY_DEFAULT = frozenset(
-    {"codegen", "deepseek_v2", "deepseek_v3", "exaone4", "glm", "glm4", "glm4_moe", "gpt_neox"}
-    | {"gpt_oss", "gptj", "granite", "jamba", "llama", "mistral", "mixtral", "nemotron", "olmo"}
-    | {"olmo2", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_moe"}
-    | {"qwen3", "qwen3_moe", "qwen3_next", "seed_oss", "stablelm"}
+    {"afmoe", "apertus", "arcee", "bamba", "bitnet", "codegen", "cwm", "dbrx", "deepseek_v2"}
+    | {"deepseek_v3", "diffllama", "doge", "dots1", "exaone4", "falcon_h1", "flex_olmo", "glm"}
+    | {"glm4", "glm4_moe", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "helium"}
+    | {"hunyuan_v1_dense", "hunyuan_v1_moe", "jamba", "llama", "llama4", "llama4_text"}
+    | {"longcat_flash", "mamba2", "minimax", "ministral", "ministral3", "mistral", "mixtral"}
+    | {"nemotron", "nemotron_h", "olmo", "olmo2", "olmo3", "olmoe", "persimmon", "phi", "phi3"}
+    | {"phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_5", "qwen3_5_text", "qwen3_moe"}
+    | {"qwen3_next", "rwkv", "seed_oss", "stablelm"}
 )
+TIED_BY_DEFAULT = frozenset(
+    {"biogpt", "bloom", "cohere", "cohere2", "ctrl", "ernie4_5", "ernie4_5_moe", "falcon"}
+    | {"falcon_mamba", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"}
+    | {"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "jetmoe", "lfm2", "mamba", "mpt"}
+    | {"openai-gpt", "opt", "paligemma", "recurrent_gemma", "smollm3", "starcoder2"}
+    | {"vaultgemma", "xglm", "zamba", "zamba2"}
+)
+# Classes of models without an output matrix: the bare model, and those that classify.
+_HEADLESS = re.compile(
+    r"\w+?(?:(?<!LMHead)(?<!Heads)(?<!Chat)Model"
+    r"|For\w*(?:Classification|MultipleChoice|QuestionAnswering))"
+)
+_NUMBERED = re.compile(r"(?:^|\.)\d+\.")
+# What torch.compile, sharding and data parallelism put between a module and its weights.
+_WRAPPERS = r"(?:_orig_mod|_fsdp_wrapped_module|module)"
+_WRAPPED = re.compile(rf"(?<![^.]){_WRAPPERS}\.")
 
 
 def check_matrix(matrix: str) -> None:
@@ -59,26 +80,59 @@ def known_parts(matrix: Matrix) -> str:
     return ", ".join(_KNOWN[matrix])
 
 
+def is_outside_blocks(name: str) -> bool:
+    """Whether a weight belongs to no numbered part of the model."""
+    return name.endswith("weight") and _NUMBERED.search(name) is None
+
+
+def without_wrappers(name: str) -> str:
+    """Return a weight's name as it is in the model itself, whatever the model is wrapped in."""
+    return _WRAPPED.sub("", name)
+
+
 def ties_matrices(config: Mapping[str, Any] | None) -> bool | None:
-    """Whether a model's two matrices are one by its ``config.json``, None if there is none.
+    """Whether a model's two matrices are one by its ``config.json``, None if nothing says it.
 
     The text part of a model for several media decides together with the whole: files of such
     models say it in either place. Where nothing is said, the family's default counts.
     """
-    if config is None:
+    parts = _parts_of(config)
+    if not parts or _is_headless(parts):
         return None
-    parts = [config, *(config[name] for name in _TEXT_PARTS if isinstance(config.get(name), dict))]
-    said = [part["tie_word_embeddings"] for part in parts if "tie_word_embeddings" in part]
-    if said:
-        return any(said)
-    families = [part["model_type"] for part in parts if "model_type" in part]
-    return not families or families[-1] not in UNTIED_BY_DEFAULT
+    said = stated_ties(config)
+    if said is not None:
+        return said
+    families = [part["model_type"] for part in parts if isinstance(part.get("model_type"), str)]
+    if not families:
+        return None
+    defaults = {True: TIED_BY_DEFAULT, False: UNTIED_BY_DEFAULT}
+    return next((tied for tied, known in defaults.items() if families[-1] in known), None)
+
+
+def stated_ties(config: Mapping[str, Any] | None) -> bool | None:
+    """Whether the two matrices are one by the words of a ``config.json``, None if it is silent."""
+    values = (part.get(key) for part in _parts_of(config) for key in _TIED_KEYS)
+    said = [value for value in values if isinstance(value, bool)]
+    return any(said) if said else None
+
+
+def _parts_of(config: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
+    if not isinstance(config, dict):
+        return []
+    return [config, *(config[name] for name in _TEXT_PARTS if isinstance(config.get(name), dict))]
+
+
+def _is_headless(parts: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether all classes that a configuration names are those of models without a head."""
+    named = [part["architectures"] for part in parts if isinstance(part.get("architectures"), list)]
+    classes = [str(one) for several in named for one in several]
+    return bool(classes) and all(map(_HEADLESS.fullmatch, classes))
 
 
 def _matching(matrix: Matrix, names: Iterable[str], endings: Iterable[str]) -> list[str]:
     # `output` alone is also what many a block calls its last layer.
     known = "|".join(part for part in _KNOWN[matrix] if part != "output")
-    head = r"|(?:model\.|_orig_mod\.)*output" if matrix == "output" else ""
+    head = r"|(?:model\.)*output" if matrix == "output" else ""
     ending = "|".join(map(re.escape, endings))
     pattern = re.compile(rf"(?:(?:[A-Za-z_]\w*\.)*(?:{known}){head})\.(?:{ending})")
-    return [name for name in names if pattern.fullmatch(name)]
+    return [name for name in names if pattern.fullmatch(without_wrappers(name))]

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._stores import Store
-from toolkit.lm._weight_files import StoredWeights, dtype_name, packed_error, weight_map
+from toolkit.lm._weight_files import (
+    StoredWeights,
+    dtype_name,
+    files_of_part,
+    packed_error,
+    shown_name,
+    weight_map,
+)
+from toolkit.lm._zip_checksums import check_records, check_storage
 
 INDEX = "pytorch_model.bin.index.json"
 SINGLE = "pytorch_model.bin"
@@ -22,10 +30,11 @@ class PickledWeights(StoredWeights[Tensor]):
 
     Args:
         store: Where they lie.
-        files: File of each tensor, or the name of a single file.
+        files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If the single file is missing or holds anything but plain types and tensors.
+        ValueError: If one of the named files is missing or holds anything but plain types and
+            tensors.
     """
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -33,8 +42,11 @@ class PickledWeights(StoredWeights[Tensor]):
         return tuple(self._tensor(name).shape)
 
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Return rows that are read from disk once they are used."""
-        rows = self._tensor(name)[start:stop]
+        """Return rows that are read from disk once they are used; all of them once checked."""
+        tensor = self._tensor(name)
+        if (start, stop) == (0, len(tensor)):
+            self._check(name, tensor)
+        rows = tensor[start:stop]
         self.bytes_read += rows.nbytes
         return rows
 
@@ -54,45 +66,66 @@ class PickledWeights(StoredWeights[Tensor]):
             raise ValueError(
                 f"source: expected {name} in {self._store.label}/{self._files[name]}, got none"
             )
-        if not tensors[name].is_floating_point():
-            raise packed_error(name, self._store.label, dtype_name(tensors[name].dtype))
-        return tensors[name]
+        tensor = tensors[name]
+        if not tensor.is_floating_point() or tensor.layout is not torch.strided:
+            raise packed_error(name, self._store.label, dtype_name(tensor.dtype))
+        if tensor.is_meta or tensor.nbytes > tensor.untyped_storage().nbytes():
+            raise ValueError(
+                f"source: expected {tensor.nbytes} bytes of {shown_name(name)} in "
+                f"{self._store.label}/{self._files[name]}, got fewer"
+            )
+        return tensor
+
+    def _check(self, name: str, tensor: Tensor) -> None:
+        path = self._store.path(self._files[name])
+        if path is not None and zipfile.is_zipfile(path):
+            check_storage(path, name, tensor)
 
     def _read(self, file: str) -> dict[str, Tensor]:
         path = self._store.path(file)
         if path is None:
             raise ValueError(f"source: expected the file {file} in {self.label}, got none")
-        mapped = zipfile.is_zipfile(path)
         # The old format cannot be mapped.
-        self.bytes_read += 0 if mapped else path.stat().st_size
-        return _state(load_plain(path, mapped=mapped), path)
+        self.bytes_read += 0 if zipfile.is_zipfile(path) else path.stat().st_size
+        return _state(load_plain(path), path)
 
 
 def open_pickled(store: Store) -> PickledWeights | None:
     """Open the store's single file, else what its index names; None if it has neither."""
     # As transformers does: an index may be left from earlier weights in the same folder.
     if store.holds(SINGLE):
-        return PickledWeights(store, SINGLE)
+        return PickledWeights(store, [SINGLE])
     index = store.json(INDEX)
     if index is None:
         return None
     return PickledWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
 
 
-def load_plain(path: Path, *, mapped: bool) -> Any:  # noqa: ANN401
+def open_pickled_file(store: Store, name: str) -> PickledWeights:
+    """Open one file, and with it the other parts of its set."""
+    return PickledWeights(store, files_of_part(store, name))
+
+
+def load_plain(path: Path) -> Any:  # noqa: ANN401
     """Return the content of a file of ``torch.save``; nothing in it is run.
+
+    Tensors stay on disk until they are used, except in files of the old format, which cannot be
+    mapped. What is not a tensor's values is compared with the file's checksums.
 
     Args:
         path: The file.
-        mapped: Whether to leave tensors on disk until they are used; only zip files can be mapped.
 
     Raises:
-        ValueError: If it is no such file, or holds anything but plain types and tensors.
+        ValueError: If it is no such file, is damaged, or holds anything but plain types and
+            tensors.
     """
+    mapped = zipfile.is_zipfile(path)
+    if mapped:
+        check_records(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        wanted = _WANTED.search(str(error))
+    except Exception as error:
+        wanted = _WANTED.search(str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if wanted is None:
             raise ValueError(
                 f"source: expected a file of torch.save, got {path}, which is another or damaged"
@@ -105,7 +138,8 @@ def load_plain(path: Path, *, mapped: bool) -> Any:  # noqa: ANN401
 
 def _state(content: Any, path: Path) -> dict[str, Tensor]:  # noqa: ANN401
     state = content.get("state_dict", content) if isinstance(content, dict) else {}
-    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    named = state.items() if isinstance(state, dict) else ()
+    tensors = {n: value for n, value in named if isinstance(n, str) and isinstance(value, Tensor)}
     if not tensors:
         raise ValueError(f"source: expected named tensors in {path}, got none")
     return tensors

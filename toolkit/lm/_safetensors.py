@@ -11,7 +11,14 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._stores import CountedReader, Store
-from toolkit.lm._weight_files import StoredWeights, dtype_name, packed_error, weight_map
+from toolkit.lm._weight_files import (
+    StoredWeights,
+    dtype_name,
+    files_of_part,
+    packed_error,
+    shown_name,
+    weight_map,
+)
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -26,6 +33,7 @@ class _Entry(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     start: int
+    stop: int
 
 
 class SafetensorsWeights(StoredWeights[_Entry]):
@@ -33,10 +41,10 @@ class SafetensorsWeights(StoredWeights[_Entry]):
 
     Args:
         store: Where they lie.
-        files: File of each tensor, or the name of a single file.
+        files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If the single file is missing or no safetensors file.
+        ValueError: If one of the named files is missing or no safetensors file.
     """
 
     def shape(self, name: str) -> tuple[int, ...]:
@@ -46,11 +54,14 @@ class SafetensorsWeights(StoredWeights[_Entry]):
     def rows(self, name: str, start: int, stop: int) -> Tensor:
         """Read rows straight into a new tensor."""
         entry = self._entry(name)
-        rows = torch.empty(stop - start, *entry.shape[1:], dtype=_DTYPES[entry.dtype])
-        row_bytes = math.prod(entry.shape[1:]) * rows.itemsize
-        # numpy knows no bfloat16.
-        view = rows.view(-1).view(torch.uint8).numpy().data
+        row_bytes = math.prod(entry.shape[1:]) * _DTYPES[entry.dtype].itemsize
         with self._open(self._files[name]) as reader:
+            # Nothing is allocated for what the file cannot hold.
+            if reader.size is not None and entry.stop > reader.size:
+                raise _damaged(self._store, self._files[name], f"it ends inside {name}")
+            rows = torch.empty(stop - start, *entry.shape[1:], dtype=_DTYPES[entry.dtype])
+            # numpy knows no bfloat16.
+            view = rows.view(-1).view(torch.uint8).numpy().data
             reader.seek(entry.start + start * row_bytes)
             whole = reader.readinto(view) == len(view)
             self.bytes_read += reader.bytes_read
@@ -73,7 +84,10 @@ class SafetensorsWeights(StoredWeights[_Entry]):
 
     def _read(self, file: str) -> dict[str, _Entry]:
         with self._open(file) as reader:
-            entries = _entries(self._store, file, reader)
+            try:
+                entries = _entries(reader)
+            except (ValueError, RecursionError) as error:
+                raise _damaged(self._store, file, str(error)) from error
             self.bytes_read += reader.bytes_read
         return entries
 
@@ -88,36 +102,86 @@ def open_safetensors(store: Store) -> SafetensorsWeights | None:
     """Open the store's single file, else what its index names; None if it has neither."""
     # As transformers does: an index may be left from earlier weights in the same folder.
     if store.holds(SINGLE):
-        return SafetensorsWeights(store, SINGLE)
+        return SafetensorsWeights(store, [SINGLE])
     index = store.json(INDEX)
     if index is None:
         return None
     return SafetensorsWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
 
 
-def _entries(store: Store, file: str, reader: CountedReader) -> dict[str, _Entry]:
+def open_safetensors_file(store: Store, name: str) -> SafetensorsWeights:
+    """Open one file, and with it the other parts of its set."""
+    return SafetensorsWeights(store, files_of_part(store, name))
+
+
+def _entries(reader: CountedReader) -> dict[str, _Entry]:
+    """Return what the header says; a ValueError names the field that cannot be right."""
     start = reader.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     if not 2 <= length <= _LARGEST_HEADER:
-        raise _damaged(store, file, "it has no safetensors header")
+        raise ValueError("it has no safetensors header")
+    if reader.size is not None and 8 + length > reader.size:
+        raise ValueError(f"its header of {length} bytes ends beyond the file")
+    header = _json_object(reader.read(length))
+    header.pop("__metadata__", None)
+    entries = {name: _entry(name, value, 8 + length) for name, value in header.items()}
+    _check_places(entries, 8 + length, reader.size)
+    return entries
+
+
+def _json_object(raw: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(reader.read(length))
-        return {
-            name: _entry(value, 8 + length)
-            for name, value in header.items()
-            if name != "__metadata__"
-        }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(store, file, "its safetensors header cannot be read") from error
+        header = json.loads(raw, object_pairs_hook=_without_repetition)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its safetensors header cannot be read ({error})") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"its safetensors header is a {type(header).__name__}, no object")  # noqa: TRY004
+    return header
 
 
-def _entry(value: Mapping[str, Any], data_start: int) -> _Entry:
-    start, end = value["data_offsets"]
-    shape = tuple(value["shape"])
-    dtype = _DTYPES.get(value["dtype"])
-    if dtype is not None and end - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError("the shape does not fill its place")
-    return _Entry(value["dtype"], shape, data_start + start)
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{shown_name(twice)} stands there twice")
+    return content
+
+
+def _entry(name: str, value: object, data_start: int) -> _Entry:
+    """Return one tensor's entry; its place is counted from the file's beginning."""
+    label = shown_name(name)
+    fields: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    dtype: Any = fields.get("dtype")
+    shape: Any = fields.get("shape")
+    offsets: Any = fields.get("data_offsets")
+    if not isinstance(dtype, str):
+        raise ValueError(f"{label}: dtype is no text")  # noqa: TRY004
+    if not _are_sizes(shape):
+        raise ValueError(f"{label}: shape is no list of sizes")
+    if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ValueError(f"{label}: data_offsets are no two rising numbers")
+    known = _DTYPES.get(dtype)
+    if known is not None and offsets[1] - offsets[0] != math.prod(shape) * known.itemsize:
+        raise ValueError(f"{label}: shape and dtype do not fill data_offsets")
+    return _Entry(dtype, tuple(shape), data_start + offsets[0], data_start + offsets[1])
+
+
+def _are_sizes(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+
+
+def _check_places(entries: Mapping[str, _Entry], data_start: int, size: int | None) -> None:
+    """Refuse tensors that overlap, leave holes or reach beyond the file, as the format does."""
+    end = data_start
+    for name, entry in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if entry.start != end:
+            raise ValueError(f"{shown_name(name)}: data_offsets leave a hole or overlap")
+        end = entry.stop
+        if size is not None and end > size:
+            raise ValueError(f"it ends inside {shown_name(name)}")
+    if size is not None and end < size:
+        raise ValueError(f"{size - end} bytes after the last tensor belong to none")
 
 
 def _damaged(store: Store, file: str, reason: str) -> ValueError:

@@ -3,6 +3,7 @@
 import importlib
 import io
 import json
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,6 +17,8 @@ _T = TypeVar("_T")
 _REPOSITORY = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 _REVISION = re.compile(r"\w[\w.+-]*(?:/\w[\w.+-]*)*")
 _BUFFER = 2**13
+# Of a file name, in file systems and so in a repository.
+_LONGEST_NAME = 200
 
 
 class CountedRaw(io.RawIOBase):
@@ -23,9 +26,11 @@ class CountedRaw(io.RawIOBase):
 
     Attributes:
         bytes_read: Bytes fetched until now.
+        size: Bytes of the whole file, None as long as nobody has said it.
     """
 
     bytes_read: int = 0
+    size: int | None = None
 
 
 class CountedReader(io.BufferedReader):
@@ -37,6 +42,11 @@ class CountedReader(io.BufferedReader):
     def bytes_read(self) -> int:
         """Bytes fetched until now, what was buffered ahead included."""
         return self.raw.bytes_read
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of the whole file, None if the Hub does not say it."""
+        return self.raw.size
 
 
 class Store(ABC):
@@ -73,7 +83,7 @@ class Store(ABC):
             return None
         try:
             return json.loads(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"source: expected JSON in {path}, got {error}") from error
 
 
@@ -113,7 +123,9 @@ class _CountedFile(io.FileIO, CountedRaw):
 
 def open_counted(path: Path) -> CountedReader:
     """Open a local file."""
-    return CountedReader(_CountedFile(path), _BUFFER)
+    file = _CountedFile(path)
+    file.size = os.fstat(file.fileno()).st_size
+    return CountedReader(file, _BUFFER)
 
 
 def is_repository_name(text: str) -> bool:
@@ -130,7 +142,7 @@ def check_revision(revision: str) -> None:
 def plain_name(name: str) -> str:
     """Return ``name``, or raise a ValueError if it is a path."""
     # An index file names its shards, and could name anything.
-    if Path(name).name != name or "\\" in name:
+    if Path(name).name != name or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
         raise ValueError(f"source: expected a plain file name in the index, got {name!r}")
     return name
 

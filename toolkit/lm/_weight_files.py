@@ -1,15 +1,17 @@
 """What every kind of weight file offers: names, and rows of one tensor at a time."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from toolkit.lm._parts import index_of_set, whole_set
 from toolkit.lm._stores import Store
 
+_LONGEST_SHOWN = 100
 _T = TypeVar("_T")
 
 
@@ -51,6 +53,18 @@ class Weights(ABC):
     def dtype_of(self, name: str) -> str:
         """Return the type in which a tensor is stored, such as ``bfloat16`` or ``Q8_0``."""
 
+    def is_there(self, name: str) -> bool:
+        """Whether the file that holds a tensor is there."""
+        del name  # a single file is, once it has been opened
+        return True
+
+    def plain_shape(self, name: str) -> tuple[int, ...] | None:
+        """Return a tensor's shape, None if its file is missing or it holds packed integers."""
+        try:
+            return self.shape(name) if self.is_there(name) else None
+        except ValueError:
+            return None
+
     def same(self, first: str, second: str) -> bool:
         """Whether two matrices are equal; the first difference ends the reading."""
         shape = self.shape(first)
@@ -69,21 +83,18 @@ class StoredWeights(Weights, Generic[_T]):
 
     Args:
         store: Where they lie.
-        files: File of each tensor, or the name of a single file.
+        files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If the single file cannot be read.
+        ValueError: If one of the named files cannot be read, or two hold the same tensor.
     """
 
-    def __init__(self, store: Store, files: Mapping[str, str] | str) -> None:
+    def __init__(self, store: Store, files: Mapping[str, str] | Sequence[str]) -> None:
         self.label = store.label
         self.commit = store.commit
         self._store = store
         self._opened: dict[str, dict[str, _T]] = {}
-        if isinstance(files, str):
-            self._files: Mapping[str, str] = dict.fromkeys(self._content(files), files)
-        else:
-            self._files = files
+        self._files = files if isinstance(files, Mapping) else self._by_tensor(files)
 
     @abstractmethod
     def _read(self, file: str) -> dict[str, _T]:
@@ -97,6 +108,18 @@ class StoredWeights(Weights, Generic[_T]):
     def file_of(self, name: str) -> str:
         """Return the file that holds the tensor."""
         return self._files[name]
+
+    def is_there(self, name: str) -> bool:
+        """Whether the file that holds a tensor is there."""
+        return self._files[name] in self._opened or self._store.holds(self._files[name])
+
+    def _by_tensor(self, files: Sequence[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for file in files:
+            for name in self._content(file):
+                if found.setdefault(name, file) != file:
+                    raise repeated_error(name, self.label, found[name], file)
+        return found
 
     def _content(self, file: str) -> dict[str, _T]:
         if file not in self._opened:
@@ -114,6 +137,36 @@ def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
     if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise ValueError(f"source: expected a weight_map in {label}, got none")
     return files
+
+
+def files_of_part(store: Store, name: str) -> Mapping[str, str] | Sequence[str]:
+    """Return the files to read with one that may be a part of a set: what its index says, or all.
+
+    Raises:
+        ValueError: If there is no index that names the file, and other parts are missing.
+    """
+    index_name = index_of_set(name)
+    index = None if index_name is None else store.json(index_name)
+    if index is not None:
+        files = weight_map(index, f"{store.label}/{index_name}")
+        if name in files.values():
+            return files
+    return whole_set(store, name)
+
+
+def shown_name(name: str) -> str:
+    """Return a tensor's name as it can stand in a line of a message."""
+    return (
+        name if name.isprintable() and len(name) <= _LONGEST_SHOWN else ascii(name)[:_LONGEST_SHOWN]
+    )
+
+
+def repeated_error(name: str, label: str, first: str, second: str) -> ValueError:
+    """What to say about a tensor that two parts of a set hold."""
+    return ValueError(
+        f"source: expected each tensor in one part of {label}, got {shown_name(name)} in {first} "
+        f"and {second}"
+    )
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -1,7 +1,6 @@
 """Checkpoints that the toolkit's own runs have saved."""
 
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +8,10 @@ from typing import Any
 
 import torch
 
+from toolkit.lm._names import without_wrappers
 from toolkit.lm._paths import matching_paths
 from toolkit.lm._pickled import load_plain
+from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order
 from toolkit.lm.pretrained import load_tokenizer
 
@@ -35,13 +36,14 @@ class LightningCheckpoint(Checkpoint):
         """Build the model from the hyper-parameters and give it the weights."""
         from toolkit.lm.configurations import new_language_model  # noqa: PLC0415
 
+        check_file(self.path)
         content = _read(self.path)
         with torch.random.fork_rng(devices=[]):
             model = new_language_model(content["hyper_parameters"]["config"], dtype=dtype)
         state = {
-            name.removeprefix(_PREFIX): value
+            without_wrappers(name).removeprefix(_PREFIX): value
             for name, value in content["state_dict"].items()
-            if name.startswith(_PREFIX)
+            if without_wrappers(name).startswith(_PREFIX)
         }
         try:
             model.load_state_dict(state)
@@ -95,7 +97,7 @@ def _is_last(path: Path) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     """Return the content; the tensors stay on disk until they are used."""
-    content = load_plain(path, mapped=zipfile.is_zipfile(path))
+    content = load_plain(path)
     wanted = {"global_step", "state_dict", "hyper_parameters"}
     whole = isinstance(content, dict) and wanted <= content.keys()
     if not whole or not isinstance(content["hyper_parameters"].get("config"), dict):

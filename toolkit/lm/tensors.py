@@ -1,6 +1,6 @@
 """Read one embedding matrix of a language model without loading the model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,14 +12,17 @@ from toolkit.lm._hub_store import HubRepository
 from toolkit.lm._names import (
     Matrix,
     check_matrix,
+    is_outside_blocks,
     known_parts,
     names_of,
     packed_names_of,
+    stated_ties,
     ties_matrices,
 )
+from toolkit.lm._parts import names_of_set
 from toolkit.lm._stores import Folder, Store, is_repository_name
 from toolkit.lm._vocabulary import vocabulary_size
-from toolkit.lm._weight_files import Weights, packed_error
+from toolkit.lm._weight_files import Weights, packed_error, shown_name
 
 __all__ = ["EmbeddingTensor", "Matrix", "read_embedding"]
 
@@ -34,7 +37,8 @@ class EmbeddingTensor(NamedTuple):
             it was dequantised.
         dtype: What it is stored as, such as ``bfloat16`` or, quantised, ``Q8_0``.
         name: Its name in the file.
-        tied: Whether the model's input and output matrix are one; None if no file says it.
+        tied: Whether the model's input and output matrix are one; None if no file that is there
+            says it.
         vocab_size: Largest id of the model's tokenizer plus one: rows beyond it were never
             trained. None without a tokenizer; may exceed V.
         source: What was read, with its revision.
@@ -67,8 +71,10 @@ def read_embedding(
     Args:
         source: A folder of a Hugging Face model, a ``.safetensors``, ``.gguf`` or ``.ckpt`` file,
             or the name of a model on the Hub, of which only the matrix is fetched unless its
-            weights are cached. ``HF_HUB_OFFLINE`` is respected.
-        matrix: ``input`` (embedding) or ``output`` (unembedding, W_U); one matrix if tied.
+            weights are cached. ``HF_HUB_OFFLINE`` is respected. One part of a set of files stands
+            for the whole set.
+        matrix: ``input`` (embedding) or ``output`` (unembedding, W_U); one matrix if tied, which
+            the configuration, the family or the files have to say.
         tensor_name: The matrix's name in the file, for models that keep it under none of the
             known ones, or under several.
         revision: Branch, tag or commit on the Hub, also as ``name@revision``; by default ``main``.
@@ -76,8 +82,9 @@ def read_embedding(
             else. They, and ``.ckpt``, are read so that no code in them runs.
 
     Raises:
-        ValueError: If the source, the revision or the matrix cannot be found, the weights are
-            packed integers, several tensors match, or a file is damaged or wants to run code.
+        ValueError: If the source, the revision or the matrix cannot be found, parts of a set are
+            missing, the weights are packed integers, several tensors match, or a file is damaged
+            or wants to run code.
     """
     check_matrix(matrix)
     weights, label = _open(str(source), revision, allow_pickle=allow_pickle)
@@ -120,7 +127,7 @@ def _open(source: str, revision: str | None, *, allow_pickle: bool) -> tuple[Wei
 
 def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
     store = Folder(path)
-    # An unusual name is no reason to ask, as long as there is one file only.
+    # An unusual name is no reason to ask, as long as there is one file only, or one set of them.
     others = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
     usual = any(
         store.holds(name)
@@ -129,8 +136,8 @@ def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
     )
     if usual or not others:
         return _from_store(store, _store_weights(store, allow_pickle))
-    if len(others) > 1:
-        names = ", ".join(other.name for other in others)
+    if len({tuple(names_of_set(other.name)) for other in others}) > 1:
+        names = ", ".join(other.name for other in others[:_SHOWN_NAMES])
         raise ValueError(f"source: expected one weight file in {path}, got {names}; name one")
     return _open_file(others[0], allow_pickle=allow_pickle)
 
@@ -145,22 +152,25 @@ def _open_file(path: Path, *, allow_pickle: bool) -> Weights:
 
 
 def _gguf_file(path: Path) -> Weights:
-    return _gguf.GgufWeights(path)
+    weights = _gguf.GgufWeights(path)
+    if weights.ties and _could_be_output(weights):
+        weights.ties = None
+    return weights
 
 
 def _safetensors_file(path: Path) -> Weights:
     store = Folder(path.parent)
-    return _from_store(store, _safetensors.SafetensorsWeights(store, path.name))
+    return _from_store(store, _safetensors.open_safetensors_file(store, path.name))
 
 
 def _pickle_file(path: Path) -> Weights:
     store = Folder(path.parent)
-    return _from_store(store, _pickled.PickledWeights(store, path.name))
+    return _from_store(store, _pickled.open_pickled_file(store, path.name))
 
 
 def _checkpoint_file(path: Path) -> Weights:
     # Neighbours of a checkpoint belong to the run, not to the model.
-    return _pickled.PickledWeights(Folder(path.parent), path.name)
+    return _pickled.PickledWeights(Folder(path.parent), [path.name])
 
 
 _PICKLES = (".bin", ".pt", ".pth")
@@ -186,9 +196,23 @@ def _store_weights(store: Store, allow_pickle: bool) -> Weights:  # noqa: FBT001
 
 
 def _from_store(store: Store, weights: Weights) -> Weights:
-    weights.ties = ties_matrices(store.json("config.json"))
+    config = store.json("config.json")
+    weights.ties = ties_matrices(config)
+    # A family's default is no more than that: another matrix of the same shape may be the head.
+    if weights.ties and stated_ties(config) is None and _could_be_output(weights):
+        weights.ties = None
     weights.vocab_size = vocabulary_size(store)
     return weights
+
+
+def _could_be_output(weights: Weights) -> list[str]:
+    """Names of tensors, outside the blocks and under no known name, of the input's shape."""
+    inputs = names_of("input", weights.names)
+    shape = weights.plain_shape(inputs[0]) if inputs else None
+    if shape is None or names_of("output", weights.names):
+        return []
+    others = [name for name in weights.names if is_outside_blocks(name) and name not in inputs]
+    return [name for name in others if weights.plain_shape(name) == shape]
 
 
 def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[str, bool | None]:
@@ -204,11 +228,8 @@ def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[
             f"source: expected one {matrix} embedding in {weights.label}, got {', '.join(asked)}; "
             "choose by tensor_name (--tensor)"
         )
-    if asked and others:
-        # Files may hold a matrix that the configuration calls tied, but that is another one.
-        return asked[0], weights.same(asked[0], others[0])
     if asked:
-        return asked[0], weights.ties
+        return asked[0], _are_one(weights, asked[0], others)
     packed = packed_names_of(matrix, weights.names)
     if packed:
         raise packed_error(packed[0], weights.label, "integers")
@@ -217,18 +238,32 @@ def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[
     raise _missing(weights, matrix, found_other=bool(others))
 
 
+def _are_one(weights: Weights, asked: str, others: Sequence[str]) -> bool | None:
+    """Whether the matrix is the other one, too, as far as the files that are there tell."""
+    if not others:
+        return weights.ties
+    # Files may hold a matrix that the configuration calls tied, but that is another one.
+    return weights.same(asked, others[0]) if weights.is_there(others[0]) else None
+
+
 def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueError:
-    if found_other and matrix == "output":
-        why = "is untied by its configuration" if weights.ties is False else "has no configuration"
-        return ValueError(
-            f"source: expected an output embedding ({known_parts('output')}) in {weights.label}, "
-            f"got none, and the model {why}; give the whole model, or --tensor"
-        )
-    return _unknown(weights, f"an {matrix} embedding ({known_parts(matrix)})")
+    if not found_other or matrix == "input":
+        return _unknown(weights, f"an {matrix} embedding ({known_parts(matrix)})")
+    untied = "the configuration says that the model is untied"
+    why = untied if weights.ties is False else "nothing says that the model is tied"
+    candidates = _could_be_output(weights)
+    what = "give the whole model, or its name as tensor_name (--tensor)"
+    if candidates:
+        shown = ", ".join(map(shown_name, candidates[:_SHOWN_NAMES]))
+        what = f"it could be {shown}: give its name as tensor_name (--tensor)"
+    return ValueError(
+        f"source: expected an output embedding ({known_parts('output')}) in {weights.label}, "
+        f"got none, and {why}; {what}"
+    )
 
 
 def _unknown(weights: Weights, wanted: str) -> ValueError:
-    names = sorted(weights.names)
+    names = sorted(map(shown_name, weights.names))
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
     return ValueError(
         f"source: expected {wanted} in {weights.label}, got {len(names)} tensors: {shown}; "

@@ -1,0 +1,100 @@
+"""The checksums that ``torch.save`` writes and ``torch.load`` does not look at."""
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+# Where torch keeps the values of tensors inside a file.
+_VALUES = "/data/"
+_BYTES_AT_ONCE = 2**20
+
+
+def check_file(path: Path) -> None:
+    """Compare a whole file of ``torch.save`` with its checksums, if it has any.
+
+    Args:
+        path: The file. One of the format before the zip files has no checksums.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    if zipfile.is_zipfile(path):
+        _check(path, lambda _: True)
+
+
+def check_records(path: Path) -> None:
+    """Compare all of a zip file but the values of its tensors with its checksums.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    _check(path, lambda name: _VALUES not in name)
+
+
+def check_storage(path: Path, name: str, tensor: Tensor) -> None:
+    """Compare a tensor's values with the checksums of a zip file.
+
+    Args:
+        path: The file.
+        name: What to call the tensor.
+        tensor: The tensor, mapped from the file.
+
+    Raises:
+        ValueError: If no record of its length has its checksum.
+    """
+    storage = tensor.untyped_storage()
+    records = [one for one in _records(path) if one.file_size == storage.nbytes()]
+    values = torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data
+    if _have_checksums(_records(path)) and zlib.crc32(values) not in {one.CRC for one in records}:
+        raise _damaged(path, f"the values of {name} do not fit their checksum")
+
+
+def _check(path: Path, wanted: Callable[[str], bool]) -> None:
+    records = _records(path)
+    if not _have_checksums(records):
+        return
+    try:
+        with zipfile.ZipFile(path) as file:
+            for record in records:
+                if wanted(record.filename):
+                    _read_through(file, record)
+    except Exception as error:
+        raise _damaged(path, _reason(error)) from error
+
+
+def _read_through(file: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
+    """Read a record to its end, where its checksum is compared."""
+    with file.open(record) as content:
+        while content.read(_BYTES_AT_ONCE):
+            pass
+
+
+def _records(path: Path) -> list[zipfile.ZipInfo]:
+    try:
+        with zipfile.ZipFile(path) as file:
+            return file.infolist()
+    except Exception as error:
+        raise _damaged(path, _reason(error)) from error
+
+
+def _have_checksums(records: Iterable[zipfile.ZipInfo]) -> bool:
+    # torch.serialization.set_crc32_options(False) writes zeros.
+    return any(record.CRC for record in records)
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _damaged(path: Path, reason: str) -> ValueError:
+    return ValueError(
+        f"source: expected a whole file of torch.save, got {path}, which is damaged: {reason}; "
+        "fetch or save it again"
+    )
