@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
@@ -15,7 +16,7 @@ from torch import Tensor
 from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
 from callbacks.measurement import Moment
-from callbacks.schedule import Schedule
+from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.points import Point
 from toolkit.threads import suited_to
 
@@ -29,9 +30,11 @@ class MeasurementCallback(Callback, ABC):
     """Measures at scheduled optimiser steps and never changes the run.
 
     A subclass names its ``metric`` and implements `measure`; it may add `figures`, `check`,
-    `arguments` and headlines. Step n means after n optimiser updates. Step 0 and the last step
-    are always measured, the last one before checkpoints are saved wherever its number is known in
-    advance; a stand-alone ``validate`` is measured once, at the checkpoint's own step. Points go
+    `arguments` and headlines. Step n means after n optimiser updates, those of all optimisers
+    together, as Lightning counts them; where a batch makes several, the first step behind it that
+    reaches a scheduled one is measured. Step 0 and the last step are always measured, the last one
+    before checkpoints are saved wherever its number is known in advance; a stand-alone
+    ``validate`` is measured once, at the checkpoint's own step. Points go
     to every logger, to ``measurements.csv`` in the run's log folder, to `history`, and on all
     ranks to ``trainer.callback_metrics``, where a ModelCheckpoint can monitor them.
 
@@ -72,8 +75,8 @@ class MeasurementCallback(Callback, ABC):
         self._due = Schedule(schedule)
         self._suffix = ""
         self._fitting = True
-        self._has_validated = False
-        self._last_step: float | None = None
+        self._last_step: float = inf
+        self._step_before = 0
         self._checkpoint_step: int | None = None
         self._recorder: Recorder | None = None
 
@@ -176,19 +179,23 @@ class MeasurementCallback(Callback, ABC):
             for logger in trainer.loggers:
                 logger.save()
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure step 0; a run that continues drops what the table holds beyond its step.
-
-        Raises:
-            ValueError: If the run starts anew in the folder of an earlier one.
-        """
-        self._last_step = trainer.estimated_stepping_batches
-        if trainer.global_step == 0:
-            if trainer.is_global_zero and self._recorder and not self._has_validated:
-                self._recorder.check_unused()
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure step 0 of a run that is to take none: it calls no later hook."""
+        if takes_no_step(trainer):
             self._measure_once(trainer, pl_module)
-        elif trainer.is_global_zero and self._recorder and self._recorder.table:
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Measure step 0; a run that continues drops what the table holds beyond its step."""
+        self._last_step = last_step(trainer)
+        self._step_before = trainer.global_step
+        if trainer.global_step == 0:
+            self._measure_once(trainer, pl_module)
+            return
+        if trainer.is_global_zero and self._recorder and self._recorder.table:
             self._recorder.table.drop_after(trainer.global_step)
+        # A run that failed at this very step may not have come to this callback.
+        if trainer.global_step in self._due:
+            self._measure_once(trainer, pl_module)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: object, batch_idx: int
@@ -206,8 +213,9 @@ class MeasurementCallback(Callback, ABC):
     ) -> None:
         """Measure a scheduled step, and the last one."""
         step = trainer.global_step
-        if step in self._due or step == self._last_step:
+        if self._due.within(self._step_before, step) or step >= self._last_step:
             self._measure_once(trainer, pl_module)
+        self._step_before = step
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure the last step of a run whose length was not known in advance."""
@@ -216,7 +224,6 @@ class MeasurementCallback(Callback, ABC):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure in a stand-alone validation."""
         if trainer.state.fn == "validate":
-            self._has_validated = True
             source = self._source(trainer, pl_module)
             step = self._loaded_step(trainer) if source is None else source.step
             self._measure(trainer, pl_module, step, source)

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -10,7 +11,7 @@ from typing_extensions import override
 
 from callbacks._tokenizer import held_tokenizer
 from callbacks.base import SHARDED
-from callbacks.schedule import Schedule
+from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.lm.saving import save_folder
 
@@ -56,7 +57,8 @@ class CheckpointSchedule(RunCheckpoint):
         self.schedule = schedule
         self.save_hf = save_hf
         self._given_dirpath = dirpath
-        self._last_step: float | None = None
+        self._last_step: float = inf
+        self._step_before = 0
 
     @property
     @override
@@ -94,11 +96,16 @@ class CheckpointSchedule(RunCheckpoint):
             )
         if self.save_hf:
             _whole_model(pl_module)
+        if takes_no_step(trainer):
+            self._last_global_step_saved = -1
+            self._save(trainer, pl_module)
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Save step 0; a run that continues drops what lies beyond its step."""
-        self._last_step = trainer.estimated_stepping_batches
+        super().on_train_start(trainer, pl_module)
+        self._last_step = last_step(trainer)
+        self._step_before = trainer.global_step
         # Lightning starts from 0, as if that step had been saved.
         self._last_global_step_saved = -1
         if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
@@ -117,8 +124,10 @@ class CheckpointSchedule(RunCheckpoint):
         batch_idx: int,
     ) -> None:
         """Save a scheduled step, and the last one."""
-        if trainer.global_step in self._due or trainer.global_step == self._last_step:
+        step = trainer.global_step
+        if self._due.within(self._step_before, step) or step >= self._last_step:
             self._save(trainer, pl_module)
+        self._step_before = step
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

@@ -1,6 +1,9 @@
 """When to measure: a set of step numbers, described by plain types."""
 
+from math import inf
 from typing import Literal, TypeGuard
+
+import lightning as L
 
 
 class Schedule:
@@ -40,6 +43,24 @@ class Schedule:
             return step in self._steps
         # Clearing the lowest set bit leaves 0 for 0 and for powers of two.
         return step & (step - 1) == 0 if step < 1000 else step % 1000 == 0
+
+    def within(self, after: int, step: int) -> bool:
+        """Return whether one of the steps beyond ``after``, up to ``step``, is in the schedule.
+
+        A batch that steps several optimisers counts more than one step.
+        """
+        return any(between in self for between in range(after + 1, step + 1))
+
+
+def last_step(trainer: L.Trainer) -> float:
+    """Return the step at which the run ends, infinite where that is not known in advance."""
+    number = trainer.estimated_stepping_batches
+    return number if number >= 0 else inf
+
+
+def takes_no_step(trainer: L.Trainer) -> bool:
+    """Return whether a new run is to take no step at all: it calls no hook of training."""
+    return trainer.ckpt_path is None and 0 in {trainer.max_steps, trainer.max_epochs}
 
 
 def _is_integer(value: object) -> TypeGuard[int]:

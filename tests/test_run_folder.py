@@ -70,6 +70,14 @@ def test_the_newest_unfinished_version_has_a_checkpoint_and_no_summary(tmp_path:
     assert folder.newest_checkpoint() == finished / "checkpoints" / "last.ckpt"
 
 
+def test_a_run_that_ended_before_its_first_checkpoint_is_told_apart(tmp_path: Path) -> None:
+    make_version(tmp_path, 0, checkpoint=True, summary=True)
+    (make_version(tmp_path, 1, checkpoint=False, summary=False) / "config.yaml").touch()
+    message = r"^ckpt_path: expected a checkpoint in .*version_1, found none: the run ended before"
+    with pytest.raises(ValueError, match=message):
+        RunFolder(tmp_path, "toy").version_to_continue()
+
+
 def test_nothing_is_unfinished_once_all_have_a_summary(tmp_path: Path) -> None:
     make_version(tmp_path, 0, checkpoint=True, summary=True)
     folder = RunFolder(tmp_path, "toy")

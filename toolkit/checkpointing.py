@@ -10,7 +10,9 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 from typing_extensions import override
 
-from toolkit.run_folder import SAVED_AT
+from toolkit.random_states import RunRandomStates
+from toolkit.run_folder import LAST_CHECKPOINT, SAVED_AT
+from toolkit.run_loops import validation_follows
 
 _DEFAULT_EVERY_N_STEPS = 1000
 
@@ -34,6 +36,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 class RunCheckpoint(ModelCheckpoint):
     """Lightning's ModelCheckpoint with the defaults of a run that can be continued.
+
+    The random states of Python, numpy, torch and the devices in use go with each checkpoint, and
+    come back with it. Where a step is followed by a validation, it is saved after that: a run that
+    is continued does not validate again.
 
     Args:
         dirpath: Folder; by default ``checkpoints`` in the run's version folder.
@@ -71,6 +77,8 @@ class RunCheckpoint(ModelCheckpoint):
             enable_version_counter=enable_version_counter,
             **kwargs,
         )
+        self._random_states = RunRandomStates()
+        self._before_validation: tuple[Any, Any, int] | None = None
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -80,6 +88,19 @@ class RunCheckpoint(ModelCheckpoint):
             trainer.strategy.checkpoint_io = AtomicCheckpointIO()
 
     @override
+    def on_load_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Take the random states of the run that is continued."""
+        self._random_states.load(checkpoint)
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Go on with the random states of the checkpoint, at the last moment before training."""
+        super().on_train_start(trainer, pl_module)
+        self._random_states.restore(trainer)
+
+    @override
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
@@ -87,10 +108,44 @@ class RunCheckpoint(ModelCheckpoint):
         for logger in trainer.loggers:
             logger.save()
         checkpoint[SAVED_AT] = time.time()
+        self._random_states.save(trainer, checkpoint)
+
+    @override
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Save a scheduled step, unless it is validated first."""
+        if validation_follows(trainer):
+            self._before_validation = outputs, batch, batch_idx
+        else:
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Save the scheduled step that has been validated."""
+        if self._before_validation is not None:
+            arguments, self._before_validation = self._before_validation, None
+            super().on_train_batch_end(trainer, pl_module, *arguments)
+        super().on_validation_end(trainer, pl_module)
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Save the last step, whatever its number; Lightning does so only if nothing was saved."""
         super().on_train_end(trainer, pl_module)
+        self.keep(trainer)
+
+    def keep(self, trainer: L.Trainer) -> None:
+        """Save the last checkpoint now, unless it is of this step already."""
         if not self._should_skip_saving_checkpoint(trainer):
             self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The newest checkpoint that ``save_last`` keeps, None if there is none yet."""
+        path = Path(self.dirpath or "", LAST_CHECKPOINT.name)
+        return path if self.save_last and path.is_file() else None

@@ -5,7 +5,7 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO
 
@@ -94,13 +94,13 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
             with interruption.handled():
                 code = action(held)
         except Interrupted as ended:
-            return _interrupted(held, ended.exit_code)
-        except KeyboardInterrupt:
-            return _interrupted(held)
+            return _interrupted(held, ended.exit_code, getattr(ended, "__notes__", ()))
+        except KeyboardInterrupt as pressed:
+            return _interrupted(held, notes=getattr(pressed, "__notes__", ()))
         except SystemExit as leaving:
             # Lightning turns a KeyboardInterrupt into an exit with code 1.
             if isinstance(leaving.__context__, KeyboardInterrupt):
-                return _interrupted(held)
+                return _interrupted(held, notes=getattr(leaving.__context__, "__notes__", ()))
             held.release()
             return _exit_code(leaving)
         except Exception as error:  # noqa: BLE001
@@ -131,9 +131,9 @@ def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
     return 1 if held.started else _USAGE_ERROR
 
 
-def _interrupted(held: HeldStderr, code: int = _INTERRUPTED) -> int:
+def _interrupted(held: HeldStderr, code: int = _INTERRUPTED, notes: Sequence[str] = ()) -> int:
     held.drop()
-    held.write("interrupted\n")
+    held.write("".join(f"{line}\n" for line in ("interrupted", *notes)))
     return code
 
 

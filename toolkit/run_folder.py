@@ -1,7 +1,7 @@
 """Where a run writes: its name, its version folders, and which of them can be continued."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path, PurePath
@@ -85,9 +85,15 @@ class RunFolder:
         """Return the version that ``fit --ckpt_path last`` continues.
 
         Raises:
-            ValueError: If none is unfinished.
+            ValueError: If none is unfinished, or the newest one has no checkpoint yet.
         """
         version = self.unfinished()
+        begun = [v for v in self.versions() if (self.version_folder(v) / CONFIG).exists()]
+        if version is None and begun and not (self.version_folder(begun[-1]) / SUMMARY).exists():
+            raise ValueError(
+                f"ckpt_path: expected a checkpoint in {self.version_folder(begun[-1])}, found "
+                "none: the run ended before its first one; leave it out to start anew"
+            )
         if version is None:
             raise ValueError(
                 f"ckpt_path: expected an unfinished run in {self.path}, found none; "
@@ -131,12 +137,8 @@ def logger_folder(loggers: Sequence[Logger]) -> Path | None:
     return None
 
 
-def rewind(version_folder: Path, *, spared: Collection[Path] = ()) -> int:
+def rewind(version_folder: Path) -> int:
     """Drop what a killed run measured beyond its last checkpoint; return that checkpoint's step.
-
-    Args:
-        version_folder: The run's folder.
-        spared: Event files that a logger is writing to, which stay as they are.
 
     Raises:
         ValueError: If the checkpoint cannot be read without running code from it.
@@ -145,8 +147,7 @@ def rewind(version_folder: Path, *, spared: Collection[Path] = ()) -> int:
     step = int(checkpoint["global_step"])
     if (version_folder / TABLE_NAME).exists():
         MeasurementTable(version_folder / TABLE_NAME).drop_after(step)
-    written_until = checkpoint.get(SAVED_AT, inf)
-    drop_after(version_folder, step, written_until=written_until, spared=spared)
+    drop_after(version_folder, step, written_until=checkpoint.get(SAVED_AT, inf))
     return step
 
 

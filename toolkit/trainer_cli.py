@@ -2,7 +2,7 @@
 
 import os
 import re
-import signal
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,22 @@ from lightning.pytorch.cli import (
     LightningCLI,
 )
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from typing_extensions import override
 
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
 from toolkit.noise import without_noise
-from toolkit.progress import RunProgressBar
-from toolkit.run_beginning import RunBeginning
-from toolkit.run_config import NamedConfigFile
+from toolkit.progress import FirstStep, RunProgressBar
+from toolkit.random_states import UndisturbedByValidation
+from toolkit.run_config import NamedConfigFile, SaveRunConfig
+from toolkit.run_ending import EndAtUpdate
 from toolkit.run_folder import (
     LAST_CHECKPOINT,
     SUMMARY,
     RunFolder,
     log_folder,
     read_checkpoint,
+    rewind,
     run_name,
 )
 from toolkit.summary import collect
@@ -51,11 +52,7 @@ def run(args: list[str], held: HeldStderr) -> None:
         held: Standard error, told when the first step begins.
     """
     with without_noise(), restored():
-        try:
-            TrainerCLI(args, held)
-        except SIGTERMException:
-            # Its own code is 0, as if the run had come to its end.
-            sys.exit(128 + signal.SIGTERM)
+        TrainerCLI(args, held)
 
 
 class TrainerCLI(LightningCLI):
@@ -72,14 +69,13 @@ class TrainerCLI(LightningCLI):
 
     def __init__(self, args: list[str], held: HeldStderr) -> None:
         self._command = args[0]
+        self._typed = args
         self._folder = RunFolder(Path(DEFAULT_ROOT), "")
         self._continued: int | None = None
-        self._held = held
         catchable: dict[str, Any] = {"exit_on_error": False}
         super().__init__(
-            # `RunBeginning` saves it, once the run is known to begin.
-            save_config_callback=None,
-            trainer_defaults={"callbacks": [ThreadChoice()]},
+            save_config_callback=SaveRunConfig,
+            trainer_defaults={"callbacks": [FirstStep(held), ThreadChoice()]},
             seed_everything_default=0,
             parser_kwargs={
                 "prog": "python -m toolkit",
@@ -131,10 +127,12 @@ class TrainerCLI(LightningCLI):
 
     @rank_zero_only
     def before_fit(self) -> None:
-        """Name what could be continued."""
-        if self._continued is not None or self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+        """Cut back what is continued, or name what could be."""
+        if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
-        if (version := self._folder.unfinished()) is not None:
+        if self._continued is not None:
+            rewind(self._folder.version_folder(self._continued))
+        elif (version := self._folder.unfinished()) is not None:
             sys.stdout.write(
                 f"{self._folder.version_folder(version)} is unfinished: "
                 "--ckpt_path last continues it\n"
@@ -207,11 +205,14 @@ class TrainerCLI(LightningCLI):
     @override
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
         """Add the logger, the checkpoint and the bar, each unless told otherwise."""
-        self._beginning = self._run_beginning()
         bare = config["barebones"]
         # Lightning's own checkpoint is saved at the end of a fast_dev_run, too.
         if bare or config["fast_dev_run"] or config["enable_checkpointing"] is False:
             callbacks = [c for c in callbacks if not isinstance(c, RunCheckpoint)]
+        if not bare:
+            callbacks = [UndisturbedByValidation(), *callbacks]
+        keepers = [callback for callback in callbacks if isinstance(callback, RunCheckpoint)]
+        callbacks = [*callbacks, *(EndAtUpdate(keeper, self._continuing) for keeper in keepers)]
         given = config["callbacks"] or []
         given = given if isinstance(given, list) else [given]
         has_bar = any(isinstance(callback, ProgressBar) for callback in given)
@@ -223,24 +224,17 @@ class TrainerCLI(LightningCLI):
             config["default_root_dir"] = str(self._folder.version_folder(version))
         elif config["logger"] in (None, True):
             config["logger"] = self._logger()
-        # Before what logs or drops something when training starts.
-        config["callbacks"] = [self._beginning, *given]
         return super()._instantiate_trainer(config, callbacks)
 
-    @override
-    def _run_subcommand(self, subcommand: str) -> None:
-        """Run, and leave nothing behind if the run is refused before its first step."""
-        if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            super()._run_subcommand(subcommand)
-            return
-        with self._beginning.leaving_nothing(log_folder(self.trainer)):
-            super()._run_subcommand(subcommand)
-
-    def _run_beginning(self) -> RunBeginning:
-        config = self._settings.clone()
-        config["ckpt_path"] = None
-        text = self._parser(self._command).dump(config, skip_none=False, format="yaml")
-        return RunBeginning(self._held, text, self._settings.ckpt_path)
+    def _continuing(self, checkpoint: Path | None) -> str:
+        """Return the command that continues a checkpoint of this run, or starts anew without."""
+        typed = without_option(self._typed, "--ckpt_path")
+        if checkpoint is not None:
+            versions = self._folder.path.resolve()
+            is_last = checkpoint.resolve().parent.parent.parent == versions
+            is_known = is_last and self._settings.trainer.logger in (None, True, False)
+            typed = [*typed, "--ckpt_path", "last" if is_known else str(checkpoint)]
+        return shlex.join(["python", "-m", "toolkit", *typed])
 
     def _logger(self) -> Logger:
         return TensorBoardLogger(
@@ -251,3 +245,14 @@ class TrainerCLI(LightningCLI):
             default_hp_metric=False,
             flush_secs=_SECONDS_BETWEEN_FLUSHES,
         )
+
+
+def without_option(args: list[str], option: str) -> list[str]:
+    """Return the arguments without an option, given as ``--key value`` or ``--key=value``."""
+    kept: list[str] = []
+    is_value = False
+    for argument in args:
+        if not (is_value or argument == option or argument.startswith(f"{option}=")):
+            kept.append(argument)
+        is_value = argument == option
+    return kept

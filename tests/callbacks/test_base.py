@@ -16,11 +16,13 @@ from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
 from matplotlib.figure import Figure
+from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from callbacks import MeasurementCallback, Moment, Point, ScalingLaw
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
+from tests.tiny_run import TinyStream
 from toolkit.provenance import weights_hash
 from toolkit.table import read_measurements
 
@@ -160,6 +162,51 @@ class Endless(IterableDataset[torch.Tensor]):
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(torch.randn(4, 32))
+
+
+def test_a_run_without_steps_measures_step_0(tmp_path: Path) -> None:
+    callback = WeightNorm()
+    logger = TensorBoardLogger(tmp_path, name="run", default_hp_metric=False)
+    toy_trainer(callback, max_steps=0, logger=logger).fit(toy_model(), datamodule=toy_data())
+    assert callback.steps == [0]
+    rows = read_measurements(tmp_path / "run" / "version_0" / "measurements.csv")
+    assert [row.step for row in rows] == [0, 0]
+    assert rows[0].value == next(toy_model().parameters()).norm().item()
+
+
+class TwoOptimizers(L.LightningModule):
+    """Steps two optimisers in each batch, of which Lightning counts every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.first, self.second = torch.nn.Linear(3, 1), torch.nn.Linear(3, 1)
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> None:
+        loss = (self.first(batch) + self.second(batch)).square().mean()
+        self.manual_backward(loss)
+        for optimizer in self.optimizers():  # type: ignore[union-attr]
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def configure_optimizers(self) -> Any:
+        layers = (self.first, self.second)
+        return [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in layers], []
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [(5, [0, 6, 10, 16, 20, 22]), ([1, 2, 7, 9], [0, 2, 8, 10, 22])],
+    ids=["every 5", "list"],
+)
+def test_two_optimizers_jump_over_no_scheduled_step(
+    schedule: int | list[int], expected: list[int]
+) -> None:
+    callback = WeightNorm(schedule=schedule)
+    # Lightning ends at the first batch that reaches 21 steps: the 11th, which has made 22.
+    trainer = toy_trainer(callback, max_steps=21)
+    trainer.fit(TwoOptimizers(), TinyStream())
+    assert callback.steps == expected
 
 
 @pytest.mark.filterwarnings("ignore:.*does not have many workers")

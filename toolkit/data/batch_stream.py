@@ -28,8 +28,10 @@ class BatchStream(Generic[Batch]):
     def __iter__(self) -> Iterator[Batch]:
         end = (self._position // self._length + 1) * self._length
         while self._position < end:
+            batch = self._draw(self._position)
+            # After the draw: one that fails has handed out nothing.
             self._position += 1
-            yield self._draw(self._position - 1)
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Return the number of batches that were handed out."""

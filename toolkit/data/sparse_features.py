@@ -137,12 +137,13 @@ class SparseFeatures(L.LightningDataModule):
         rank = 0 if trainer is None else trainer.global_rank
         length = self.steps_per_epoch
         if length is None:
-            if trainer is None or trainer.max_steps < 1:
+            if trainer is None or trainer.max_steps < 0:
                 raise ValueError(
                     "steps_per_epoch: expected a number when trainer.max_steps is not set; "
                     "give either"
                 )
-            length = trainer.max_steps * trainer.accumulate_grad_batches
+            # Lightning warns of a loader without any batch, which a run of 0 steps needs.
+            length = max(1, trainer.max_steps) * trainer.accumulate_grad_batches
         return BatchStream(lambda i: self._sample((self.seed, _TRAIN, rank, i)), length)
 
     def val_dataloader(self) -> FixedBatches[ActiveCells]:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from toolkit.functional._checks import finite_float, number_at_least
-from toolkit.functional._scale import row_norms
 from toolkit.functional.cosine import pair_moments
 
 MIN_NORM = 1e-6
@@ -38,16 +37,9 @@ def feature_norms(weight: Tensor) -> Tensor:
 
     Raises:
         TypeError: If ``weight`` is no tensor.
-        ValueError: If ``weight`` is not a finite real matrix, or a norm is beyond the dtype of
-            the result.
+        ValueError: If ``weight`` is not a finite real matrix.
     """
-    rows = finite_float("weight", weight)
-    norms = row_norms(rows).to(rows.dtype)
-    if not torch.isfinite(norms).all():
-        raise ValueError(
-            f"weight: expected row norms within {norms.dtype}, got values up to "
-            f"{float(rows.abs().max()):.1e}; divide them by a constant"
-        )
+    norms: Tensor = torch.linalg.vector_norm(finite_float("weight", weight), dim=1)
     return norms
 
 
@@ -65,8 +57,7 @@ def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:
         ValueError: If ``weight`` is not a finite real matrix or ``threshold`` is negative.
     """
     number_at_least("threshold", threshold, 0)
-    norms = row_norms(finite_float("weight", weight))
-    return float((norms > threshold).double().mean())
+    return float((feature_norms(weight) > threshold).double().mean())
 
 
 def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlap:

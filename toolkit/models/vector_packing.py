@@ -170,12 +170,13 @@ class VectorPacking(L.LightningModule):
 
     def train_dataloader(self) -> "EmptyBatches":
         """Return one empty batch a step: the vectors are all the data there is."""
-        if self.trainer.max_steps < 1:
+        if self.trainer.max_steps < 0:
             raise ValueError(
-                f"trainer.max_steps: expected at least 1, got {self.trainer.max_steps}; the "
+                f"trainer.max_steps: expected 0 or more, got {self.trainer.max_steps}; the "
                 "schedules need to know the length of the run"
             )
-        return EmptyBatches(self.trainer.max_steps * self.trainer.accumulate_grad_batches)
+        # Lightning warns of a loader without any batch, which a run of 0 steps needs.
+        return EmptyBatches(max(1, self.trainer.max_steps) * self.trainer.accumulate_grad_batches)
 
     def val_dataloader(self) -> "EmptyBatches":
         """Return a single empty batch."""

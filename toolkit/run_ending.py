@@ -1,0 +1,138 @@
+"""How a run ends before its time: between two updates, keeping what it has reached."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Checkpoint
+from typing_extensions import override
+
+from toolkit.checkpointing import RunCheckpoint
+from toolkit.interruption import Interrupted, interruption
+from toolkit.run_folder import read_checkpoint
+from toolkit.run_loops import (
+    due_validation_in,
+    is_at_end,
+    is_between_updates,
+    is_in_hooks,
+    is_update,
+    log_batch,
+    validation_follows,
+)
+
+
+class EndAtUpdate(Checkpoint):
+    """Ends a run at the next update boundary once a signal has come, and keeps what it has reached.
+
+    A step that is validated ends after its validation; a run that is at its last step goes on to
+    its end. After an exception the step is kept if no update is under way. What was kept, and how
+    to go on, is noted in the exception.
+
+    Args:
+        keeper: The run's checkpoint; of all callbacks it must come before this one alone.
+        continuing: Returns the command that continues a checkpoint, or starts anew without one.
+    """
+
+    def __init__(self, keeper: RunCheckpoint, continuing: Callable[[Path | None], str]) -> None:
+        self._keeper = keeper
+        self._continuing = continuing
+        self._has_begun = False
+        self._validation_due = False
+        self._keeps_due_validation = False
+
+    @override
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """From the first batch on, let signals wait for the update."""
+        if not self._has_begun:
+            self._has_begun = True
+            # Lightning's own handlers would end the run after a batch, and save nothing.
+            interruption.take_over()
+            interruption.defer()
+
+    @override
+    def on_train_batch_end(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """End here, unless gradients are being accumulated or a validation comes first."""
+        self._validation_due = validation_follows(trainer)
+        if not self._validation_due and self._is_asked(trainer, batch_idx):
+            log_batch(trainer)
+            self._end(trainer)
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """End after the validation of a step."""
+        self._validation_due = False
+        if self._has_begun and self._is_asked(trainer, trainer.fit_loop.batch_idx):
+            self._end(trainer)
+
+    @override
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        """Keep the step that has been reached, and note how to go on."""
+        if not self._has_begun or trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        if not isinstance(exception, Interrupted):
+            self._keep_after(exception, trainer)
+        path = self._keeper.last_checkpoint
+        if path is not None:
+            exception.add_note(self._kept(trainer, path))
+        elif isinstance(exception, Interrupted | KeyboardInterrupt):
+            command = self._continuing(None)
+            exception.add_note(f"no checkpoint has been written; start anew with\n  {command}")
+
+    @override
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Let a run that has failed before or in the validation of a step validate it again."""
+        if self._keeps_due_validation:
+            due_validation_in(checkpoint["loops"]["fit_loop"])
+
+    def _keep_after(self, exception: BaseException, trainer: L.Trainer) -> None:
+        """Keep the step, unless an update is under way or only the last validation is missing."""
+        in_hooks = is_in_hooks(trainer)
+        due = validation_follows(trainer) if in_hooks else self._validation_due
+        # Saving takes all processes, of which one has failed.
+        if (
+            trainer.world_size > 1
+            or not is_between_updates(trainer)
+            or (due and is_at_end(trainer))
+        ):
+            return
+        self._keeps_due_validation = due
+        try:
+            if in_hooks:
+                log_batch(trainer)
+            self._keeper.keep(trainer)
+        except Exception as error:  # noqa: BLE001 - the exception that ends the run counts
+            exception.add_note(f"step {trainer.global_step} could not be kept: {error}")
+
+    def _is_asked(self, trainer: L.Trainer, batch_idx: int) -> bool:
+        if is_at_end(trainer) or not is_update(trainer, batch_idx):
+            return False
+        asked = interruption.requested
+        if trainer.world_size > 1:
+            asked = trainer.strategy.reduce_boolean_decision(asked, all=False)
+        return asked
+
+    def _end(self, trainer: L.Trainer) -> None:
+        self._keeper.keep(trainer)
+        interruption.check()
+        # The signal has reached another process.
+        raise Interrupted(signal.SIGTERM)
+
+    def _kept(self, trainer: L.Trainer, path: Path) -> str:
+        step = read_checkpoint(path)["global_step"]
+        kept = "is kept" if step == trainer.global_step else "is the last one that is kept"
+        return f"step {step} {kept}, in {path}; go on with\n  {self._continuing(path)}"
