@@ -260,18 +260,41 @@ def test_what_cannot_be_compared_costs_its_own_row(
     assert "mean over tokens of at most 8" in text
 
 
-def test_an_unembedding_that_is_not_finite(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def infinite(path: Path, where: str) -> Path:
     model = tiny_model()
     with torch.no_grad():
-        model.lm_head.weight[0, :2] = math.inf
-    model.save_pretrained(tmp_path / "broken")
-    tiny_tokenizer().save_pretrained(tmp_path / "broken")
-    rows = ask_json(capsys, root, "gpt_neox", tmp_path / "broken", "--num_random", "2")
-    assert [(row["num_nonfinite"], row["full"], row["readout"]) for row in rows] == [
-        (2, None, None)
-    ] * 2
+        model.get_parameter(where)[0, :2] = math.inf
+    model.save_pretrained(path)
+    tiny_tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("lm_head.weight", "2 at layer_02, 2 at final"),
+        ("gpt_neox.layers.0.mlp.dense_h_to_4h.weight", r"\d+ at layer_02, \d+ at final"),
+    ],
+)
+def test_a_model_that_is_not_finite_is_refused(
+    root: Path, tmp_path: Path, where: str, found: str
+) -> None:
+    folder = infinite(tmp_path / "broken", where)
+    texts = ["--texts", str(root / "texts.csv"), "--num_texts", str(NUM_TEXTS)]
+    with pytest.raises(ValueError, match=f"^{folder}: weights: expected finite .*: {found}$"):
+        main([str(root / "gpt_neox"), str(folder), *texts, "--num_random", "2"])
+
+
+def test_a_layer_that_is_not_finite_costs_its_own_rows(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = infinite(tmp_path / "broken", "gpt_neox.layers.1.mlp.dense_h_to_4h.weight")
+    options = ("--num_random", "2", "--layers", "layer_01", "final")
+    rows = ask_json(capsys, root, "gpt_neox", folder, *options)
+    assert rows[0]["full"] == pytest.approx(1)
+    assert rows[0]["num_nonfinite"] == 0
+    assert rows[1]["full"] is None
+    assert rows[1]["num_nonfinite"] > 0
 
 
 def test_one_model_is_in_memory_at_a_time(

@@ -147,7 +147,8 @@ def read_states(
         encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
 
     Raises:
-        ValueError: If that fails; the message begins with the model's name.
+        ValueError: If that fails, or no layer of the model is finite together with its
+            unembedding; the message begins with the model's name.
     """
     names = list(dict.fromkeys(layers.values()))
     with _named(model.name):
@@ -161,14 +162,26 @@ def read_states(
             for name in names
             if not bad
         }
+        counts = {name: bad + num_nonfinite(states[name]) for name in names}
+        _check_some_finite(counts)
     return ModelStates(
         name=model.name,
         commit=model.checkpoint.commit,
         layers=layers,
         states=states,
         bases=bases,
-        num_nonfinite={name: bad + num_nonfinite(states[name]) for name in names},
+        num_nonfinite=counts,
     )
+
+
+def _check_some_finite(counts: Mapping[str, int]) -> None:
+    """Raise a ValueError if each layer has numbers that are not finite."""
+    if all(counts.values()):
+        found = ", ".join(f"{number} at {layer}" for layer, number in counts.items())
+        raise ValueError(
+            "weights: expected finite hidden states and unembedding at one of the layers, got "
+            f"values that are NaN or infinite: {found}"
+        )
 
 
 @contextmanager

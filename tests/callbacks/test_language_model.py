@@ -285,10 +285,12 @@ def test_the_histogram_of_a_large_vocabulary_takes_some_rows() -> None:
         (lambda: LinearProbe(l2=0), "l2: expected one or several positive"),
         (lambda: LinearProbe(l2=[]), "l2: expected one or several positive"),
         (lambda: LinearProbe(max_iter=0), "max_iter: expected at least 1, got 0"),
-        (lambda: Spectrum(fit_range=(4, 4)), "fit_range: expected two integers, 1 <= first < last"),
+        (lambda: Spectrum(fit_range=(4, 4)), "fit_range: expected 1 <= first < last, got"),
         (lambda: EmbeddingDeviation(num_sigma=math.inf), "num_sigma: expected a finite"),
         (lambda: UnembeddingOverlap(rows="x"), "rows: expected 'tokenizer' or 'all'"),  # type: ignore[arg-type]
-        (lambda: TextSet(num_test=0), "num_test: expected at least 1, got 0"),
+        (lambda: TextSet(num_test=0), "num_test: expected an integer of at least 1, got 0"),
+        (lambda: TextSet(max_length=1.5), "max_length: expected an integer of at least 1, got 1.5"),  # type: ignore[arg-type]
+        (lambda: TextSet(seed=-1), "seed: expected an integer of at least 0, got -1"),
         (lambda: TextSet(pooling="first"), "pooling: expected 'last' or 'mean'"),  # type: ignore[arg-type]
         (lambda: SubspacePGA(schedule=0), "schedule: expected"),
     ],

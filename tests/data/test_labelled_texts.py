@@ -91,9 +91,16 @@ def test_a_single_part_keeps_each_text_once() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"num_train": 1}, "num_train: expected at least 2, one text of each class, got 1"),
-        ({"num_test": 0}, "num_test: expected at least 2, one text of each class, got 0"),
-        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        (
+            {"num_train": 1},
+            "num_train: expected an integer of at least 2, one text of each class, got 1",
+        ),
+        (
+            {"num_test": 0},
+            "num_test: expected an integer of at least 2, one text of each class, got 0",
+        ),
+        ({"num_test": 4.5}, "num_test: expected an integer of at least 2, .*, got 4.5"),
+        ({"seed": -1}, "seed: expected an integer of at least 0, got -1"),
         (
             {"num_train": 8},
             "num_train, num_test: expected at most 5 texts of class 'even' in here, got 6; ask",

@@ -349,10 +349,11 @@ def test_another_corpus_is_refused(folder: Path, loaded_first: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"vocab_size": 256}, "vocab_size: expected at least 257, got 256"),
-        ({"block_size": 1}, "block_size: expected at least 2, got 1"),
-        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
-        ({"seed": -1}, "seed: expected at least 0, got -1"),
+        ({"vocab_size": 256}, "vocab_size: expected an integer of at least 257, got 256"),
+        ({"block_size": 1}, "block_size: expected an integer of at least 2, got 1"),
+        ({"block_size": 16.0}, "block_size: expected an integer of at least 2, got 16.0"),
+        ({"batch_size": 0}, "batch_size: expected an integer of at least 1, got 0"),
+        ({"seed": -1}, "seed: expected an integer of at least 0, got -1"),
         ({"held_out_fraction": 0.5}, "held_out_fraction: expected a share above 0 and below 0.5"),
         ({"held_out_fraction": math.nan}, "held_out_fraction: expected a share above 0"),
     ],

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from toolkit.functional._checks import integer_at_least, is_integer
+
 _TRAIN, _TEST = range(2)
 
 
@@ -94,13 +96,12 @@ def draw_texts(
         ValueError: If a number is below the number of classes or a class has too few texts.
     """
     for argument, number in (("num_train", num_train), ("num_test", num_test)):
-        if number < len(classes):
+        if not is_integer(number) or number < len(classes):
             raise ValueError(
-                f"{argument}: expected at least {len(classes)}, one text of each class, "
-                f"got {number}"
+                f"{argument}: expected an integer of at least {len(classes)}, one text of each "
+                f"class, got {number!r}"
             )
-    if seed < 0:
-        raise ValueError(f"seed: expected 0 or more, got {seed}")
+    integer_at_least("seed", seed, 0)
     kept = _without(train, () if test is None else test.texts)
     sizes = [num_test, num_train] if test is None else [num_train]
     drawn = _disjoint_draws(kept, sizes, classes, source, (seed, _TRAIN))

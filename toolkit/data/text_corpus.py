@@ -27,6 +27,7 @@ from toolkit.data.tokenized_corpus import (
     tokenize,
     trained_tokenizer,
 )
+from toolkit.functional._checks import integer_at_least
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -80,16 +81,16 @@ class TextCorpus(L.LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        _check_at_least(SMALLEST_VOCABULARY, vocab_size=vocab_size)
-        _check_at_least(2, block_size=block_size)
-        _check_at_least(1, batch_size=batch_size)
+        integer_at_least("vocab_size", vocab_size, SMALLEST_VOCABULARY)
+        integer_at_least("block_size", block_size, 2)
+        integer_at_least("batch_size", batch_size, 1)
         if not 0 < held_out_fraction < 0.5:
             raise ValueError(
                 "held_out_fraction: expected a share above 0 and below 0.5, "
                 f"got {held_out_fraction}"
             )
         seed = torch.initial_seed() if seed is None else seed
-        _check_at_least(0, seed=seed)
+        integer_at_least("seed", seed, 0)
         self.save_hyperparameters()
         self.source, self.subset, self.split = source, subset, split
         self.tokenizer_name, self.vocab_size = tokenizer, vocab_size
@@ -210,9 +211,3 @@ class TextCorpus(L.LightningDataModule):
         size = self.batch_size
         length = -(-len(blocks) // size)
         return FixedBatches(lambda i: as_batch(blocks[i * size : (i + 1) * size]), length)
-
-
-def _check_at_least(least: int, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < least:
-            raise ValueError(f"{name}: expected at least {least}, got {number}")

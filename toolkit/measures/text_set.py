@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any, Literal
 
 from toolkit.data.labelled_texts import LabelledTexts, load_texts
+from toolkit.functional._checks import integer_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class TextSet:
         batch_size: Texts in one forward pass; changes no result.
 
     Raises:
-        ValueError: If a number is below 1 or ``pooling`` is unknown.
+        ValueError: If a number is no integer or out of range, or ``pooling`` is unknown.
     """
 
     source: str = "ag_news"
@@ -37,8 +38,8 @@ class TextSet:
 
     def __post_init__(self) -> None:
         for name in ("num_train", "num_test", "max_length", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+            integer_at_least(name, getattr(self, name), 1)
+        integer_at_least("seed", self.seed, 0)
         if self.pooling not in {"last", "mean"}:
             raise ValueError(f"pooling: expected 'last' or 'mean', got {self.pooling!r}")
 
