@@ -180,6 +180,85 @@ def test_any_mix_in_one_table(
     assert (rows[0]["epsilon_stderr"], rows[0]["rows_used"]) == ("", "50")
 
 
+def save_step(folder: Path, written: torch.Tensor, read: torch.Tensor) -> Path:
+    folder.mkdir()
+    save_file({"wte.weight": written, "lm_head.weight": read}, folder / "model.safetensors")
+    return folder
+
+
+def test_models_that_share_a_matrix_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Full twins, one matrix alone, and first rows that are equal by coincidence."""
+    near = noise(500, 8)
+    near[400:] += 1
+    steps = {
+        "step1": (noise(500, 8), 1 + noise(500, 8)),
+        "step2": (noise(500, 8), 1 + noise(500, 8)),
+        "step3": (noise(500, 8), 2 + noise(500, 8)),
+        "step4": (3 + noise(500, 8), 2 + noise(500, 8)),
+        "step5": (near, 4 + noise(500, 8)),
+    }
+    one, two, three, four, five = (
+        save_step(tmp_path / name, *matrices) for name, matrices in steps.items()
+    )
+    text = ask(capsys, one, two)
+    twins = f"{one} and {two} have the same input and output matrix: they are no different checkp"
+    assert twins in text
+    assert ask(capsys, one, two, "--unembedding").count("have the same input and output") == 1
+    assert f"{one} and {three} have the same input matrix: they" in ask(capsys, one, three)
+    assert f"{three} and {four} have the same output matrix: they" in ask(capsys, three, four)
+    assert "have the same" not in ask(capsys, one, four, five)
+    assert "have the same" not in ask(capsys, one, five, "--unembedding")
+    assert "have the same" not in ask(capsys, one)
+    found = json.loads(ask(capsys, *(tmp_path / name for name in steps), "--json"))["shared"]
+    assert found == [
+        {"matrix": "input", "models": [str(one), str(two), str(three)]},
+        {"matrix": "output", "models": [str(one), str(two)]},
+        {"matrix": "output", "models": [str(three), str(four)]},
+    ]
+
+
+def test_values_beyond_the_tokenizer_may_be_no_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = noise(400, 64)
+    matrix[350] = math.nan
+    folder = save_matrix(tmp_path / "padded", matrix, 300)
+    found = ask_json(capsys, folder)
+    assert found["epsilon"] == embedding_deviation(matrix[:300]).epsilon
+    assert found["epsilon_stored"] is None
+    text = ask(capsys, folder, "--csv", tmp_path / "table.csv")
+    assert "epsilon over all of them is unknown: some of the others' values are not fin" in text
+    with (tmp_path / "table.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["epsilon_stored"] == ""
+    with pytest.raises(ValueError, match=r"source: wte.weight in .*padded/model.safetensors: expe"):
+        measure(folder, rows="all")
+    path = folder / "model.safetensors"
+    with pytest.raises(ValueError, match=rf"source: wte.weight in {path}: expected finite values"):
+        measure(path, rows="all")
+
+
+def test_a_folder_of_runs_points_below(tmp_path: Path) -> None:
+    hf = tmp_path / "version_0" / "checkpoints" / "hf"
+    hf.mkdir(parents=True)
+    (tmp_path / ".hidden").mkdir()
+    (hf.parent / "last.ckpt").touch()
+    (tmp_path / ".hidden" / "model.gguf").touch()
+    match = rf"got none, but 1 below: {hf.parent}/last.ckpt; give some of these$"
+    with pytest.raises(ValueError, match=match):
+        measure(tmp_path)
+    for step in range(5):
+        save_matrix(hf / f"step-{step}", noise(5, 4))
+    match = rf"but 5 below: {hf}/step-0, {hf}/step-1, {hf}/step-2, ...; give some of these$"
+    for folder in (tmp_path, hf.parent, hf):
+        with pytest.raises(ValueError, match=match):
+            measure(folder)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"expected model.safetensors or its index in .*, got n"):
+        measure(tmp_path / "empty")
+
+
 def test_one_failure_loses_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = save_matrix(tmp_path / "good", noise(50, 8))
     broken = save_matrix(tmp_path / "broken", torch.full((50, 8), math.nan))
@@ -190,7 +269,10 @@ def test_one_failure_loses_no_other(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert captured.out.splitlines()[1].startswith(str(good))
     first, second = captured.err.splitlines()
     assert first.startswith(f"error: {missing}: source: expected a path or a model on the Hub")
-    assert second.startswith(f"error: {broken}: embeddings: expected finite values, got 400 non-")
+    place = f"wte.weight in {broken}/model.safetensors"
+    assert second.startswith(
+        f"error: {broken}: source: {place}: expected finite values, got 400 non-finite of 400"
+    )
     assert cli.main(["epsilon", *sources, "--json"]) == 1
     content = json.loads(capsys.readouterr().out)
     assert [model["model"] for model in content["models"]] == [str(good)]

@@ -12,6 +12,7 @@ from toolkit.one_line_parser import OneLineParser
 
 if TYPE_CHECKING:
     from toolkit.epsilon_report import MeasuredModel
+    from toolkit.epsilon_twins import SharedMatrix
 
 _FIGURE_KINDS = (".png", ".svg", ".pdf")
 _NONE_MEASURED = 2
@@ -43,7 +44,7 @@ def main(args: Sequence[str]) -> int:
     models, failures = _measured(options)
     if models or options.json:
         write = report.as_json if options.json else report.as_text
-        sys.stdout.write(write(models, failures))
+        sys.stdout.write(write(models, failures, _shared(models, options)))
     if options.csv is not None and models:
         report.write_csv(models, options.csv)
     if options.figure is not None and models:
@@ -84,6 +85,19 @@ def _parser() -> OneLineParser:
     add("--csv", type=Path, metavar="FILE", help="write the table to a CSV file, too")
     add("--figure", type=Path, metavar="FILE", help="draw epsilon against d, with published models")
     return parser
+
+
+def _shared(models: Sequence["MeasuredModel"], options: argparse.Namespace) -> list["SharedMatrix"]:
+    """Which of the models share a matrix, be it the one that was measured or the other."""
+    from toolkit.epsilon_twins import shared_matrices  # noqa: PLC0415
+
+    return shared_matrices(
+        [(model.model, model.matrix_hash) for model in models],
+        "output" if options.unembedding else "input",
+        # The name of one tensor says nothing about the other.
+        compare_other=options.tensor is None,
+        allow_pickle=options.allow_pickle,
+    )
 
 
 def _measured(options: argparse.Namespace) -> tuple[list["MeasuredModel"], dict[str, str]]:

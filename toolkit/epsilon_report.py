@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from toolkit.atomic import write_atomically
+from toolkit.epsilon_twins import SharedMatrix
 from toolkit.figures_deviation import deviation_against_dim
-from toolkit.functional import deviation_stderr, embedding_deviation, log10_model_capacity
-from toolkit.lm.tensors import Matrix, read_embedding
+from toolkit.functional import (
+    EmbeddingDeviation,
+    deviation_stderr,
+    embedding_deviation,
+    log10_model_capacity,
+)
+from toolkit.lm.tensors import EmbeddingTensor, Matrix, read_embedding
+from toolkit.points import num_nonfinite
+from toolkit.provenance import matrix_hash
 from toolkit.reference import model_capacities
 from toolkit.text_table import aligned
 
@@ -38,12 +46,14 @@ class MeasuredModel(NamedTuple):
         rows_stored: Rows of the stored matrix.
         zero_rows: Zero rows among those measured, left out.
         tokenizer_rows: Rows the tokenizer reaches, None without a tokenizer.
-        epsilon_stored: Epsilon over all stored rows.
+        epsilon_stored: Epsilon over all stored rows, None if rows that were not measured hold
+            values that are not finite.
         dtype: What the matrix is stored as.
         tensor: Its name.
         file: The file that holds it.
         commit: Commit of a published model, else empty.
         bytes_read: Bytes of weight files that were read.
+        matrix_hash: Fingerprint of the stored matrix (`toolkit.provenance.matrix_hash`).
     """
 
     model: str
@@ -60,12 +70,13 @@ class MeasuredModel(NamedTuple):
     rows_stored: int
     zero_rows: int
     tokenizer_rows: int | None
-    epsilon_stored: float
+    epsilon_stored: float | None
     dtype: str
     tensor: str
     file: str
     commit: str
     bytes_read: int
+    matrix_hash: str
 
 
 def measure(
@@ -99,7 +110,7 @@ def measure(
     stored, dim = found.tensor.shape
     reached = stored if found.vocab_size is None else min(found.vocab_size, stored)
     used = stored if rows == "all" else reached
-    deviation = embedding_deviation(found.tensor[:used])
+    deviation = _deviation(found, used)
     epsilon, capacity = deviation.epsilon, log10_model_capacity(deviation, dim)
     return MeasuredModel(
         model=found.source,
@@ -116,31 +127,64 @@ def measure(
         rows_stored=stored,
         zero_rows=deviation.num_dropped,
         tokenizer_rows=None if found.vocab_size is None else reached,
-        epsilon_stored=epsilon if used == stored else embedding_deviation(found.tensor).epsilon,
+        epsilon_stored=epsilon if used == stored else _epsilon_of_all(found, used),
         dtype=found.dtype,
         tensor=found.name,
         file=found.file,
         commit=found.commit,
         bytes_read=found.bytes_read,
+        matrix_hash=matrix_hash(found.tensor),
     )
 
 
-def as_text(models: Sequence[MeasuredModel], failures: Mapping[str, str]) -> str:
+def _deviation(found: EmbeddingTensor, num_rows: int) -> EmbeddingDeviation:
+    try:
+        return embedding_deviation(found.tensor[:num_rows])
+    except ValueError as error:
+        place = (
+            found.source if found.source.endswith(found.file) else f"{found.source}/{found.file}"
+        )
+        reason = str(error).removeprefix("embeddings: ")
+        raise ValueError(f"source: {found.name} in {place}: {reason}") from error
+
+
+def _epsilon_of_all(found: EmbeddingTensor, used: int) -> float | None:
+    """Epsilon over all stored rows, None if those beyond the tokenizer are no numbers."""
+    return (
+        None if num_nonfinite(found.tensor[used:]) else _deviation(found, len(found.tensor)).epsilon
+    )
+
+
+def as_text(
+    models: Sequence[MeasuredModel],
+    failures: Mapping[str, str],
+    shared: Sequence[SharedMatrix] = (),
+) -> str:
     """Return a table for people, and what it needs to be read rightly; failures are said apart."""
     del failures
     stderr = models[0].epsilon_stderr is not None
     header = ("model", "mu", "sigma", "epsilon", *(("stderr",) * stderr), "class")
     header = (*header, "log10 capacity", "tied", "V", "d", "dtype", "source")
     notes = [note for model in models for note in _notes(model)]
+    notes += [
+        f"{' and '.join(one.models)} have the same {one.matrix} matrix: they are no different "
+        "checkpoints of it"
+        for one in shared
+    ]
     if any(map(_is_extrapolated, models)):
         notes.append("* arXiv 2606.02765 gives capacities below epsilon 0.1 only")
     return aligned([header, *map(_cells, models)]) + "".join(f"{note}\n" for note in notes)
 
 
-def as_json(models: Sequence[MeasuredModel], failures: Mapping[str, str]) -> str:
+def as_json(
+    models: Sequence[MeasuredModel],
+    failures: Mapping[str, str],
+    shared: Sequence[SharedMatrix] = (),
+) -> str:
     """Return the same as a JSON object, with what failed and why."""
     content = {
         "models": [model._asdict() for model in models],
+        "shared": [one._asdict() for one in shared],
         "failed": [{"model": name, "error": error} for name, error in failures.items()],
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -190,9 +234,12 @@ def _cells(model: MeasuredModel) -> tuple[str, ...]:
 def _notes(model: MeasuredModel) -> list[str]:
     notes = []
     if model.rows_used != model.rows_stored:
+        stored = "unknown: some of the others' values are not finite"
+        if model.epsilon_stored is not None:
+            stored = f"{model.epsilon_stored:.5f}"
         notes.append(
             f"{model.model}: the tokenizer reaches {model.rows_used} of {model.rows_stored} rows; "
-            f"epsilon over all of them is {model.epsilon_stored:.5f}"
+            f"epsilon over all of them is {stored}"
         )
     if model.tokenizer_rows is None:
         notes.append(f"{model.model}: no tokenizer found, every stored row is measured")

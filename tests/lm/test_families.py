@@ -300,9 +300,22 @@ def test_distributed_tensors_are_refused() -> None:
         embedding_matrix(parts._replace(unembedding=SimpleNamespace(weight=weight)), "output")  # type: ignore[arg-type]
 
 
+class OtherTensor(Tensor):
+    """Plain to the eye, as the tensors of quantising packages are."""
+
+
 def test_a_quantised_model_is_refused_by_its_own_flag() -> None:
     model: Any = tiny_model("gpt2")
     model.is_quantized = True
+    # What has been unpacked keeps the flag.
+    check_weights(model)
+    model.transformer.h[0].register_buffer("qweight", torch.ones(4, 4, dtype=torch.int32))
+    with pytest.raises(ValueError, match=r"model: .* got a quantised model; load it unquantised"):
+        check_weights(model)
+    model = tiny_model("gpt2")
+    model.is_quantized = True
+    weight = model.transformer.ln_f.weight.detach().as_subclass(OtherTensor)
+    model.transformer.ln_f.weight = nn.Parameter(weight)
     with pytest.raises(ValueError, match=r"model: .* got a quantised model; load it unquantised"):
         check_weights(model)
 

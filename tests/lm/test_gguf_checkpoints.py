@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from tests.lm.test_tensors import write_split_gguf
 from tests.lm.tiny_models import NUM_ROWS, SPECIAL, TEXTS, tiny_model
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
+from toolkit.lm.families import check_weights, embedding_matrix, language_model_parts
 from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.tensors import read_embedding
 
@@ -115,6 +116,16 @@ def test_quantised_weights_become_what_is_asked_for(tmp_path: Path, dtype: torch
     assert {parameter.dtype for parameter in opened.model.parameters()} == {dtype}
     matrix = opened.model.state_dict()["model.embed_tokens.weight"]
     assert torch.equal(matrix, read_embedding(path).tensor.to(dtype))
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+def test_a_model_that_transformers_has_unpacked_is_dense(kind: str, tmp_path: Path) -> None:
+    path = write_llama(tmp_path / "model.gguf", wide_llama(), kind=kind)
+    model: Any = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name)
+    assert model.is_quantized
+    check_weights(model)
+    matrix = embedding_matrix(language_model_parts(model), "input")
+    assert torch.equal(matrix, read_embedding(path).tensor)
 
 
 def test_files_of_a_series_have_their_steps(tmp_path: Path) -> None:

@@ -12,6 +12,9 @@ from toolkit.lm._norm_gain import norm_gain
 if TYPE_CHECKING:
     from toolkit.lm.families import LanguageModelParts
 
+# Positions and masks are of other types.
+_PACKED_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.float8_e4m3fn)
+
 
 def check_weights(model: nn.Module) -> None:
     """Raise a ValueError if the model's weights are not plain numbers in this process's memory.
@@ -22,12 +25,19 @@ def check_weights(model: nn.Module) -> None:
     Raises:
         ValueError: If weights are on the meta device, quantised, or sharded over processes.
     """
-    if getattr(model, "is_quantized", False):
+    for name, parameter in model.named_parameters():
+        _check_plain(f"model: {name}", parameter)
+    # The flag stays when transformers has unpacked the weights, as it does with GGUF files.
+    if getattr(model, "is_quantized", False) and _holds_packed_weights(model):
         raise ValueError(
             "model: expected floating-point weights, got a quantised model; load it unquantised"
         )
-    for name, parameter in model.named_parameters():
-        _check_plain(f"model: {name}", parameter)
+
+
+def _holds_packed_weights(model: nn.Module) -> bool:
+    """Whether numbers are kept in buffers of small integers, or in a tensor type of their own."""
+    packed = any(b.ndim > 1 and b.dtype in _PACKED_DTYPES for b in model.buffers())
+    return packed or any(type(p.data) is not Tensor for p in model.parameters())
 
 
 def embedding_matrix(parts: "LanguageModelParts", matrix: Literal["input", "output"]) -> Tensor:

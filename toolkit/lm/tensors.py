@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from toolkit.lm import _gguf, _pickled, _safetensors
+from toolkit.lm._below import check_models_below
 from toolkit.lm._hub_store import HubRepository
 from toolkit.lm._names import (
     Matrix,
@@ -34,7 +35,7 @@ class EmbeddingTensor(NamedTuple):
 
     Attributes:
         tensor: The matrix (V, d), one row per token, in the dtype it is stored in; float32 where
-            it was dequantised.
+            it was dequantised. Only its first rows if no more were asked for.
         dtype: What it is stored as, such as ``bfloat16`` or, quantised, ``Q8_0``.
         name: Its name in the file.
         tied: Whether the model's input and output matrix are one; None if no file that is there
@@ -65,6 +66,7 @@ def read_embedding(
     tensor_name: str | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
+    num_rows: int | None = None,
 ) -> EmbeddingTensor:
     """Read the input or output embedding of a language model, and nothing else of its weights.
 
@@ -80,6 +82,7 @@ def read_embedding(
         revision: Branch, tag or commit on the Hub, also as ``name@revision``; by default ``main``.
         allow_pickle: Whether to open ``.bin``, ``.pt`` and ``.pth`` files where there is nothing
             else. They, and ``.ckpt``, are read so that no code in them runs.
+        num_rows: Read no more than the first rows.
 
     Raises:
         ValueError: If the source, the revision or the matrix cannot be found, parts of a set are
@@ -92,7 +95,7 @@ def read_embedding(
     shape = weights.shape(name)
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"source: expected a matrix under {name} in {label}, got shape {shape}")
-    tensor = weights.rows(name, 0, shape[0])
+    tensor = weights.rows(name, 0, shape[0] if num_rows is None else min(num_rows, shape[0]))
     return EmbeddingTensor(
         tensor,
         weights.dtype_of(name),
@@ -134,6 +137,8 @@ def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
         for module in (_safetensors, _pickled)
         for name in (module.INDEX, module.SINGLE)
     )
+    if not usual and not others:
+        check_models_below(path)
     if usual or not others:
         return _from_store(store, _store_weights(store, allow_pickle))
     if len({tuple(names_of_set(other.name)) for other in others}) > 1:

@@ -1,0 +1,49 @@
+"""What can be measured in the folders below one that cannot."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from toolkit.lm import _pickled, _safetensors
+
+_DEEPEST = 5
+_MOST_FOLDERS = 2000
+_SHOWN = 3
+_NAMES = frozenset({_safetensors.SINGLE, _safetensors.INDEX, _pickled.SINGLE, _pickled.INDEX})
+_SUFFIXES = (".gguf", ".ckpt")
+
+
+def check_models_below(folder: Path) -> None:
+    """Raise a ValueError that names the models in the folders below, if there are any.
+
+    Args:
+        folder: A folder without weights of its own, such as that of a run.
+
+    Raises:
+        ValueError: If folders of models or, where there are none, single files lie below.
+    """
+    folders = islice(_folders(folder), _MOST_FOLDERS)
+    listed = [(path, names) for path, names in folders if path != folder or _single(names)]
+    found = [path for path, names in listed if _NAMES & set(names)]
+    found = found or [path / name for path, names in listed for name in _single(names)]
+    if found:
+        shown = ", ".join(map(str, found[:_SHOWN])) + (", ..." if found[_SHOWN:] else "")
+        raise ValueError(
+            f"source: expected weights in {folder}, got none, but {len(found)} below: {shown}; "
+            "give some of these"
+        )
+
+
+def _folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Each folder with the names of its files, in the order of names, hidden ones left out."""
+    depth = len(folder.parts)
+    for name, folders, files in os.walk(folder):
+        path = Path(name)
+        deep = len(path.parts) - depth >= _DEEPEST
+        folders[:] = [] if deep else sorted(one for one in folders if not one.startswith("."))
+        yield path, sorted(files)
+
+
+def _single(names: list[str]) -> list[str]:
+    return [name for name in names if name.endswith(_SUFFIXES) and not name.startswith(".")]
