@@ -13,7 +13,7 @@ from toolkit.model_logger import ModelLogger
 from toolkit.points import Point, measurement_rows
 from toolkit.provenance import dtype_names, versions
 from toolkit.run_folder import logger_folder
-from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable
+from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
 
 
 class Recorder:
@@ -30,6 +30,20 @@ class Recorder:
         self._run = "/".join(folder.parts[-2:]) if folder else ""
         self._path = folder / TABLE_NAME if folder else None
         self._table: MeasurementTable | None = None
+
+    def check_unused(self) -> None:
+        """Refuse the folder of an earlier run: every row and point would be there twice.
+
+        Raises:
+            ValueError: If the table holds what a training has measured.
+        """
+        if self._path is None or not self._path.exists():
+            return
+        if any(row.step > 0 for row in read_measurements(self._path)):
+            raise ValueError(
+                "trainer.logger: expected a folder without an earlier run, got "
+                f"{self._path.parent}; give it another name or version"
+            )
 
     @property
     def table(self) -> MeasurementTable | None:

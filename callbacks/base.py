@@ -75,6 +75,7 @@ class MeasurementCallback(Callback, ABC):
         self._due = Schedule(schedule)
         self._suffix = ""
         self._fitting = True
+        self._has_validated = False
         self._last_step: float = inf
         self._step_before = 0
         self._checkpoint_step: int | None = None
@@ -185,10 +186,16 @@ class MeasurementCallback(Callback, ABC):
             self._measure_once(trainer, pl_module)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure step 0; a run that continues drops what the table holds beyond its step."""
+        """Measure step 0; a run that continues drops what the table holds beyond its step.
+
+        Raises:
+            ValueError: If the run starts anew in the folder of an earlier one.
+        """
         self._last_step = last_step(trainer)
         self._step_before = trainer.global_step
         if trainer.global_step == 0:
+            if trainer.is_global_zero and self._recorder and not self._has_validated:
+                self._recorder.check_unused()
             self._measure_once(trainer, pl_module)
             return
         if trainer.is_global_zero and self._recorder and self._recorder.table:
@@ -224,6 +231,7 @@ class MeasurementCallback(Callback, ABC):
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Measure in a stand-alone validation."""
         if trainer.state.fn == "validate":
+            self._has_validated = True
             source = self._source(trainer, pl_module)
             step = self._loaded_step(trainer) if source is None else source.step
             self._measure(trainer, pl_module, step, source)

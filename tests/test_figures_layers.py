@@ -38,6 +38,15 @@ def test_heat_map_puts_layers_upwards_and_steps_to_the_right() -> None:
     assert image.get_clim() == (-4.0, 4.0)
 
 
+def test_heat_map_marks_steps_with_equal_weights_or_an_equal_matrix() -> None:
+    values = {step: {"layer_00": 1.0} for step in (0, 1, 512)}
+    figure = layer_step_heat_map(values, label="z", marked={1}, partly_marked={512})
+    assert labels(figure, "x") == ["0", "1*", "512+"]
+    assert (
+        figure.axes[0].get_xlabel().endswith("; * same weights as earlier; + same embedding matrix")
+    )
+
+
 def test_only_the_last_block_of_all_is_said_not_to_be_in_the_paper() -> None:
     values = {0: {"layer_00": 1.0, "layer_01": 2.0, "final": 3.0}}
     figure = layer_step_heat_map(values, label="z", complete=False)

@@ -16,6 +16,7 @@ import lightning as L
 import pytest
 import torch
 from huggingface_hub import constants
+from transformers import AutoModelForCausalLM
 
 from tests.callbacks.events import images, scalars
 from tests.callbacks.language import small_texts
@@ -30,8 +31,9 @@ from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.measure import measure
 from toolkit.model_logger import model_folder
 from toolkit.models import LanguageModel
-from toolkit.provenance import texts_hash, weights_hash
-from toolkit.table import MeasurementRow, read_measurements
+from toolkit.provenance import matrix_hash, texts_hash, weights_hash
+from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
+from toolkit.walk_duplicates import matrix_hashes
 
 STEPS = (0, 1, 8, 64)
 
@@ -121,7 +123,7 @@ def test_loss_on_batches_of_ones_own(folders: Path, tmp_path: Path) -> None:
     loss = values_at(rows_of(tmp_path), 8, "lm_val")["lm_val/loss/"]
     assert loss == pytest.approx(float(wanted), rel=1e-5)
     (row,) = [row for row in rows_of(tmp_path) if row.quantity == "perplexity"]
-    assert row.conditions == {"data": {"class": "TokenBatches", **arguments}}
+    assert row.conditions["data"] == {"class": "TokenBatches", **arguments}
 
 
 def test_batches_of_another_tokenizer_are_refused(
@@ -165,6 +167,77 @@ def test_several_equal_weights_are_one_warning(tmp_path: Path) -> None:
     assert len([w for w in caught if "same weights" in str(w.message)]) == 1
     marks = [row.value for row in rows_of(tmp_path) if row.quantity == "duplicate_of_step"]
     assert marks == [0, 0]
+
+
+def test_equal_matrices_are_named_though_other_weights_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Published series have steps with the embedding, or the unembedding, of another step."""
+    for step, seed in ((0, 0), (1, 1), (2, 2), (3, 3), (4, 2)):
+        save_revision(tmp_path / "hf" / f"step-{step}", seed=seed)
+    replace_matrices(tmp_path / "hf" / "step-1", {"input": 0})
+    replace_matrices(tmp_path / "hf" / "step-3", {"input": 2, "output": 0})
+    with pytest.warns(UserWarning, match="holds the") as caught:
+        assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+    matrices, weights = (str(one.message) for one in caught if "holds the" in str(one.message))
+    assert matrices.startswith("tiny, step 1 holds the input matrix of step 0, while other weights")
+    assert weights.startswith("tiny, step 4 holds the same weights as step 2: such steps")
+    told = (
+        "embedding matrices of an earlier step, other weights differ: "
+        "1 (input of 0), 3 (output of 0, input of 2)\n"
+    )
+    assert told in capsys.readouterr().out
+    hashes = {
+        row.step: row.conditions["matrix_hashes"]
+        for row in rows_of(tmp_path)
+        if row.metric == "checkpoint"
+    }
+    model: Any = tiny_model(seed=2)
+    assert (
+        hashes[2]
+        == hashes[4]
+        == {
+            "input": matrix_hash(model.get_input_embeddings().weight),
+            "output": matrix_hash(model.get_output_embeddings().weight),
+        }
+    )
+    assert hashes[3] == {"input": hashes[2]["input"], "output": hashes[0]["output"]}
+    # Told again from the table, where everything is done.
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+    assert told in capsys.readouterr().out
+
+
+def replace_matrices(folder: Path, seeds: dict[str, int]) -> None:
+    """Give a saved model the embedding matrices of models with other seeds."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    for name, seed in seeds.items():
+        other: Any = tiny_model(seed=seed)
+        accessor = f"get_{name}_embeddings"
+        getattr(model, accessor)().weight.data = getattr(other, accessor)().weight.data
+    model.save_pretrained(folder)
+
+
+def test_a_table_without_hashes_of_matrices_is_continued(tmp_path: Path) -> None:
+    """Rows of earlier versions have none, and keep their places and hashes."""
+    save_revision(tmp_path / "hf" / "step-0", seed=0)
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+    path = tmp_path / "runs/walk/version_0/measurements.csv"
+    rows = rows_of(tmp_path)
+    for row in rows:
+        row.conditions.pop("matrix_hashes", None)
+    path.unlink()
+    MeasurementTable(path).append(rows)
+    before = path.read_bytes()
+    save_revision(tmp_path / "hf" / "step-1", seed=1)
+    replace_matrices(tmp_path / "hf" / "step-1", {"input": 0})
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 0
+    assert path.read_bytes().startswith(before)
+    assert {row.step for row in rows_of(tmp_path)} == {0, 1}
+
+
+def test_tied_matrices_are_one(tmp_path: Path) -> None:
+    model: Any = tiny_model("gpt2")
+    assert matrix_hashes(model) == {"input": matrix_hash(model.transformer.wte.weight)}
 
 
 def test_curves_and_figures(walked: Walked) -> None:

@@ -114,3 +114,12 @@ class EndAt(L.Callback):
             raise RuntimeError("ended by the test")
         if self.by == "terminate":
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+class FailsAtTheStart(L.Callback):
+    """Fails after everything has been set up, and before the first step."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        for logger in trainer.loggers:
+            logger.log_metrics({"own/start": 1.0}, step=0)
+        raise ValueError("start: expected another callback")

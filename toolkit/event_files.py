@@ -12,8 +12,14 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 _TEMPORARY = "rewriting.tmp"
 
 
-def drop_after(folder: str | Path, step: int, *, written_until: float = inf) -> int:
-    """Remove the points of later steps from every event file in ``folder``.
+def drop_after(
+    folder: str | Path,
+    step: int,
+    *,
+    written_until: float = inf,
+    spared: Collection[Path] = (),
+) -> int:
+    """Remove the points of later steps from the event files in ``folder``.
 
     A record that a kill left unfinished goes as well. Each file is replaced as a whole, or left
     alone if nothing is to be removed.
@@ -23,11 +29,12 @@ def drop_after(folder: str | Path, step: int, *, written_until: float = inf) -> 
         step: The last step to keep.
         written_until: Points of ``step`` itself that were written later than this (seconds since
             the epoch) go as well: the continued run writes them again.
+        spared: Files that a logger is writing to, which stay as they are.
 
     Returns:
         The number of points removed.
     """
-    return _keep(folder, lambda event: _is_kept(event, step, written_until))
+    return _keep(folder, lambda event: _is_kept(event, step, written_until), spared)
 
 
 def keep_steps(folder: str | Path, steps: Collection[int]) -> int:
@@ -39,9 +46,11 @@ def keep_steps(folder: str | Path, steps: Collection[int]) -> int:
     return _keep(folder, lambda event: event.step in steps)
 
 
-def _keep(folder: str | Path, is_kept: Callable[[Event], bool]) -> int:
+def _keep(
+    folder: str | Path, is_kept: Callable[[Event], bool], spared: Collection[Path] = ()
+) -> int:
     removed = 0
-    for path in sorted(Path(folder).glob("events.out.tfevents.*")):
+    for path in sorted(set(Path(folder).glob("events.out.tfevents.*")) - set(spared)):
         records = list(_records(path))
         events = map(Event.FromString, records)
         kept = [

@@ -21,6 +21,7 @@ def layer_step_heat_map(
     *,
     label: str,
     marked: Collection[int] = (),
+    partly_marked: Collection[int] = (),
     complete: bool = True,
 ) -> "Figure":
     """Draw a quantity as colours, layers upwards and measured steps to the right.
@@ -31,6 +32,7 @@ def layer_step_heat_map(
         values: Value by layer, by step.
         label: Name of the quantity.
         marked: Steps that hold the weights of an earlier one; their numbers get an asterisk.
+        partly_marked: Steps that hold an embedding matrix of an earlier one; theirs get a plus.
         complete: Whether all layers are there: the one before ``final``, which the paper does not
             have, then gets an asterisk.
     """
@@ -38,6 +40,7 @@ def layer_step_heat_map(
     layers = sorted({name for row in values.values() for name in row}, key=_height)
     xlabel = "step (measured ones, evenly spaced)"
     xlabel = f"{xlabel}; * same weights as earlier" if marked else xlabel
+    xlabel = f"{xlabel}; + same embedding matrix" if partly_marked else xlabel
     figure, axes = new_axes(f"{label}, step {steps[-1]:,}", xlabel)
     axes.set_position((0.12, 0.18, 0.70, 0.735))
     axes.grid(visible=False)
@@ -53,7 +56,10 @@ def layer_step_heat_map(
             finite, aspect="auto", origin="lower", cmap=colours, vmin=low, vmax=high
         )
         figure.colorbar(image, cax=figure.add_axes((0.85, 0.18, 0.03, 0.735)))
-    _ticks(axes.set_xticks, [f"{step:,}{'*' * (step in marked)}" for step in steps])
+    _ticks(
+        axes.set_xticks,
+        [f"{step:,}{'*' * (step in marked)}{'+' * (step in partly_marked)}" for step in steps],
+    )
     _ticks(axes.set_yticks, names)
     axes.tick_params(axis="x", rotation=45, labelsize=8)
     return figure

@@ -23,28 +23,28 @@ class FirstStep(Callback):
         self._held = held
 
     @override
-    def on_train_batch_start(self, *args: Any) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
         """Training has begun."""
-        self._begin()
+        self.begin(trainer)
 
     @override
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """A validation has begun, unless it only checks that one can be made."""
-        if not trainer.sanity_checking:
-            self._begin()
+        """A validation has begun."""
+        self.begin(trainer)
 
     @override
-    def on_test_batch_start(self, *args: Any) -> None:
+    def on_test_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
         """A test has begun."""
-        self._begin()
+        self.begin(trainer)
 
     @override
-    def on_predict_batch_start(self, *args: Any) -> None:
+    def on_predict_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
         """A prediction has begun."""
-        self._begin()
+        self.begin(trainer)
 
-    def _begin(self) -> None:
-        if not self._held.started:
+    def begin(self, trainer: L.Trainer) -> None:
+        """Let through what waits for the first step, unless this only checks that one can be."""
+        if not (self._held.started or trainer.sanity_checking):
             self._held.start()
 
 

@@ -1,7 +1,7 @@
 """Where a run writes: its name, its version folders, and which of them can be continued."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path, PurePath
@@ -137,8 +137,12 @@ def logger_folder(loggers: Sequence[Logger]) -> Path | None:
     return None
 
 
-def rewind(version_folder: Path) -> int:
+def rewind(version_folder: Path, *, spared: Collection[Path] = ()) -> int:
     """Drop what a killed run measured beyond its last checkpoint; return that checkpoint's step.
+
+    Args:
+        version_folder: The run's folder.
+        spared: Event files that a logger is writing to, which stay as they are.
 
     Raises:
         ValueError: If the checkpoint cannot be read without running code from it.
@@ -147,7 +151,8 @@ def rewind(version_folder: Path) -> int:
     step = int(checkpoint["global_step"])
     if (version_folder / TABLE_NAME).exists():
         MeasurementTable(version_folder / TABLE_NAME).drop_after(step)
-    drop_after(version_folder, step, written_until=checkpoint.get(SAVED_AT, inf))
+    written_until = checkpoint.get(SAVED_AT, inf)
+    drop_after(version_folder, step, written_until=written_until, spared=spared)
     return step
 
 

@@ -22,9 +22,10 @@ from typing_extensions import override
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
 from toolkit.noise import without_noise
-from toolkit.progress import FirstStep, RunProgressBar
+from toolkit.progress import RunProgressBar
 from toolkit.random_states import UndisturbedByValidation
-from toolkit.run_config import NamedConfigFile, SaveRunConfig
+from toolkit.run_beginning import RunBeginning
+from toolkit.run_config import NamedConfigFile
 from toolkit.run_ending import EndAtUpdate
 from toolkit.run_folder import (
     LAST_CHECKPOINT,
@@ -32,7 +33,6 @@ from toolkit.run_folder import (
     RunFolder,
     log_folder,
     read_checkpoint,
-    rewind,
     run_name,
 )
 from toolkit.summary import collect
@@ -72,10 +72,12 @@ class TrainerCLI(LightningCLI):
         self._typed = args
         self._folder = RunFolder(Path(DEFAULT_ROOT), "")
         self._continued: int | None = None
+        self._held = held
         catchable: dict[str, Any] = {"exit_on_error": False}
         super().__init__(
-            save_config_callback=SaveRunConfig,
-            trainer_defaults={"callbacks": [FirstStep(held), ThreadChoice()]},
+            # `RunBeginning` saves it, once the run is known to begin.
+            save_config_callback=None,
+            trainer_defaults={"callbacks": [ThreadChoice()]},
             seed_everything_default=0,
             parser_kwargs={
                 "prog": "python -m toolkit",
@@ -127,12 +129,10 @@ class TrainerCLI(LightningCLI):
 
     @rank_zero_only
     def before_fit(self) -> None:
-        """Cut back what is continued, or name what could be."""
-        if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+        """Name what could be continued."""
+        if self._continued is not None or self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
-        if self._continued is not None:
-            rewind(self._folder.version_folder(self._continued))
-        elif (version := self._folder.unfinished()) is not None:
+        if (version := self._folder.unfinished()) is not None:
             sys.stdout.write(
                 f"{self._folder.version_folder(version)} is unfinished: "
                 "--ckpt_path last continues it\n"
@@ -205,6 +205,7 @@ class TrainerCLI(LightningCLI):
     @override
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
         """Add the logger, the checkpoint and the bar, each unless told otherwise."""
+        self._beginning = self._run_beginning()
         bare = config["barebones"]
         # Lightning's own checkpoint is saved at the end of a fast_dev_run, too.
         if bare or config["fast_dev_run"] or config["enable_checkpointing"] is False:
@@ -224,7 +225,24 @@ class TrainerCLI(LightningCLI):
             config["default_root_dir"] = str(self._folder.version_folder(version))
         elif config["logger"] in (None, True):
             config["logger"] = self._logger()
+        # Before what logs or drops something when training starts.
+        config["callbacks"] = [self._beginning, *given]
         return super()._instantiate_trainer(config, callbacks)
+
+    @override
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run, and leave nothing behind if the run is refused before its first step."""
+        if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            super()._run_subcommand(subcommand)
+            return
+        with self._beginning.leaving_nothing(log_folder(self.trainer)):
+            super()._run_subcommand(subcommand)
+
+    def _run_beginning(self) -> RunBeginning:
+        config = self._settings.clone()
+        config["ckpt_path"] = None
+        text = self._parser(self._command).dump(config, skip_none=False, format="yaml")
+        return RunBeginning(self._held, text, self._settings.ckpt_path)
 
     def _continuing(self, checkpoint: Path | None) -> str:
         """Return the command that continues a checkpoint of this run, or starts anew without."""

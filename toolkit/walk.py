@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
@@ -26,7 +26,11 @@ from toolkit.points import Point
 from toolkit.provenance import dtype_names, versions, weights_hash
 from toolkit.threads import suited_to
 from toolkit.walk_batches import check_tokens, conditions, fingerprint, text_batches
-from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
+from toolkit.walk_duplicates import Duplicates, matrix_hashes
+from toolkit.walk_record import MATRICES, METRIC, WalkRecord
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _RECORD_OF_FILES = "fetched.json"
 _LOSS = "lm_val"
@@ -77,7 +81,7 @@ class Walk:
         walk = fetch_ahead(
             waiting, record=self.folder / _RECORD_OF_FILES, max_disk_gb=self.max_disk_gb
         )
-        self._has_warned = False
+        self._duplicates = Duplicates(record)
         with closing(walk), said_once():
             for model, of_model in groupby(walk, key=lambda fetched: fetched.checkpoint.name):
                 self._walk_model(model, _whole(of_model), record)
@@ -145,27 +149,17 @@ class Walk:
             Point(name, "", float(trainer.callback_metrics[f"{_LOSS}/{name}"]), metric=_LOSS)
             for name in ("loss", "perplexity")
         ]
-        earlier = record.first_with(digest, checkpoint.name)
-        if earlier is not None:
-            points.append(Point(DUPLICATE, "", earlier, metric=METRIC))
-            self._mark(logger, checkpoint, earlier)
+        common = self._common(checkpoint, opened.model, digest)
+        matrices = common["conditions"][MATRICES]
+        points += self._duplicates.marks(checkpoint, digest, matrices, logger)
         points.append(Point("hidden_size", "", _width(opened.model), metric=METRIC))
         # What the table calls whole must be whole on TensorBoard, too.
         logger.save()
-        common = self._common(checkpoint, opened.model, digest)
         record.finish(points, _num_parameters(opened.model), common)
 
-    def _mark(self, logger: ModelLogger, checkpoint: Checkpoint, earlier: int) -> None:
-        logger.log_metrics({f"{METRIC}/{DUPLICATE}": earlier}, step=checkpoint.step)
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"{checkpoint.label} holds the same weights as step {earlier}: such steps are "
-                f"marked by {METRIC}/{DUPLICATE}, and are no points of a curve",
-                stacklevel=2,
-            )
-
-    def _common(self, checkpoint: Checkpoint, model: nn.Module, digest: str) -> dict[str, Any]:
+    def _common(
+        self, checkpoint: Checkpoint, model: "PreTrainedModel", digest: str
+    ) -> dict[str, Any]:
         """Return the fields that the rows about the checkpoint as a whole share."""
         return {
             "run": "/".join(self.folder.parts[-2:]),
@@ -173,7 +167,10 @@ class Walk:
             "revision": checkpoint.revision,
             "commit": checkpoint.commit,
             "step": checkpoint.step,
-            "conditions": conditions(self.texts, self.data),
+            "conditions": {
+                **conditions(self.texts, self.data),
+                MATRICES: matrix_hashes(model),
+            },
             "dtype": dtype_names(model.parameters()),
             "weights_hash": digest,
             "versions": versions("lightning", "transformers"),

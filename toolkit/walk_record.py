@@ -1,5 +1,6 @@
 """What a walk has measured: each checkpoint whole, in table and curves, or not at all."""
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_mea
 
 METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"
+MATRICES = "matrix_hashes"
 TEXTS_HASH = "texts_hash"
 # The row that is written last of all: with it a checkpoint is whole.
 _LAST = "num_parameters"
@@ -50,6 +52,39 @@ class WalkRecord:
             if name == model and row.weights_hash == weights_hash
         ]
         return min(steps, default=None)
+
+    def first_with_matrices(
+        self, hashes: Mapping[str, str], model: str, *, before: float = math.inf
+    ) -> dict[str, int]:
+        """Return the smallest earlier step of the model that has each of these matrices, by name.
+
+        Args:
+            hashes: Fingerprints of the matrices by name. Rows of older versions have none.
+            model: Name of the model.
+            before: The step that the matrices belong to, by default one after all others.
+        """
+        first: dict[str, int] = {}
+        for (name, step), row in sorted(self._done.items()):
+            if name == model and step < before:
+                known = row.conditions.get(MATRICES, {})
+                for matrix in (m for m, one in hashes.items() if known.get(m) == one):
+                    first.setdefault(matrix, step)
+        return first
+
+    def same_matrices(self, model: str) -> dict[int, dict[str, int]]:
+        """Return the steps that share a matrix, but not all weights, with an earlier one.
+
+        Returns:
+            By step, the smallest step with the same matrix by the matrix's name.
+        """
+        duplicates = self.duplicates(model)
+        rows = {step: row for (name, step), row in sorted(self._done.items()) if name == model}
+        found = {
+            step: self.first_with_matrices(row.conditions.get(MATRICES, {}), model, before=step)
+            for step, row in rows.items()
+            if step not in duplicates
+        }
+        return {step: shared for step, shared in found.items() if shared}
 
     def drop(self, checkpoint: Checkpoint) -> bool:
         """Remove what has been measured at this step of the model, with other weights.

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +37,17 @@ def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
     latest = {}
     for model in models:
         walk.restore(record, model)
-        duplicates = record.duplicates(model)
+        duplicates, shared = record.duplicates(model), record.same_matrices(model)
         summary = collect(walk.callbacks)
         if len(models) > 1:
             sys.stdout.write(f"{model}\n")
         summary.print()
         _tell(duplicates)
+        _tell_matrices(shared)
         summary.write(walk.folder / model_folder(model) / SUMMARY)
         history = record.history(model)
         latest[model] = history[max(history)] if history else {}
-        for name, figure in _heat_maps(walk, history, duplicates).items():
+        for name, figure in _heat_maps(walk, history, duplicates, shared).items():
             _save(figure, walk.folder / FIGURES / model_folder(model) / f"{name}.png")
     if len(models) > 1:
         _compare(walk.folder, latest)
@@ -59,8 +60,21 @@ def _tell(duplicates: Mapping[int, int]) -> None:
         sys.stdout.write(f"weights of an earlier step, no points of a curve: {shown}\n")
 
 
+def _tell_matrices(shared: Mapping[int, Mapping[str, int]]) -> None:
+    steps = [
+        f"{step} ({', '.join(f'{name} of {first}' for name, first in matrices.items())})"
+        for step, matrices in shared.items()
+    ]
+    if steps:
+        shown = ", ".join(steps[:_SHOWN]) + (", ..." if steps[_SHOWN:] else "")
+        sys.stdout.write(f"embedding matrices of an earlier step, other weights differ: {shown}\n")
+
+
 def _heat_maps(
-    walk: Walk, history: Mapping[int, Mapping[str, float]], duplicates: Mapping[int, int]
+    walk: Walk,
+    history: Mapping[int, Mapping[str, float]],
+    duplicates: Collection[int],
+    shared: Collection[int],
 ) -> dict[str, "Figure"]:
     figures = {}
     for callback in walk.callbacks:
@@ -73,6 +87,7 @@ def _heat_maps(
                     values,
                     label=label,
                     marked=duplicates,
+                    partly_marked=shared,
                     complete=getattr(callback, "layers", None) is None,
                 )
     return figures

@@ -311,7 +311,7 @@ FEATURES, LABELS = torch.eye(4), torch.tensor([0, 1, 1, 0])
     [
         (torch.tensor([[math.nan], [1]]), LABELS[:2], {}, "features: .* got 1 non-finite of 2"),
         (torch.tensor([[math.inf], [1]]), LABELS[:2], {}, "features: expected finite"),
-        (torch.tensor([[1e30], [1]]), LABELS[:2], {}, "features: expected squares within"),
+        (torch.tensor([[3e38], [3e38]]), LABELS[:2], {}, "features: expected sums within"),
         (torch.ones(4), LABELS, {}, "features: expected 2 or 3 dimensions"),
         (torch.ones(0, 3), LABELS[:0], {}, "features: expected at least one value"),
         (FEATURES, LABELS.float(), {}, "labels: expected integers, got dtype torch.float32"),

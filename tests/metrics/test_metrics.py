@@ -79,6 +79,35 @@ def test_batches_give_what_the_whole_gives(case: Case, sizes: list[int]) -> None
 
 
 @each_case
+@pytest.mark.parametrize("kind", ["empty", "zeros", "one zero", "one row"])
+def test_batches_of_nothing_are_right_at_any_place(
+    case: Case, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    extra = {"empty": rows()[:0], "zeros": torch.zeros(5, DIM), "one zero": torch.zeros(1, DIM)}
+    extra["one row"] = rows()[7:8]
+    batches = list(torch.split(rows(), 11))
+    for place in range(len(batches) + 1):
+        metric = case.build()
+        given = [*batches[:place], extra[kind], *batches[place:]]
+        for batch in given:
+            metric.update(batch)
+        assert_same(metric.compute(), case.expected(torch.cat(given)))
+    assert "On entry to" not in "".join(capfd.readouterr())
+
+
+@each_case
+@pytest.mark.parametrize("scale", [2.0**-660, 2.0**-50, 2.0**50, 2.0**990])
+def test_scale_changes_nothing_or_is_refused(case: Case, scale: float) -> None:
+    metric = case.build()
+    metric.update(scale * rows().double())
+    if isinstance(metric, metrics.CosineMoments | metrics.MeanCosine) or 1e-60 < scale < 1e60:
+        assert_same(metric.compute(), case.expected(rows().double()))
+    else:
+        with pytest.raises(ValueError, match="features: expected values whose squares float64"):
+            metric.compute()
+
+
+@each_case
 def test_fewer_rows_than_dimensions(case: Case) -> None:
     features = rows(9)
     metric = case.build()

@@ -8,6 +8,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from toolkit.functional._checks import is_integer, shown
+from toolkit.functional._scale import excess_exponent, times_power
 from toolkit.functional._triangles import lower_gram
 from toolkit.functional.scaling import fit_power_law
 
@@ -33,9 +34,18 @@ class AlphaReQ(NamedTuple):
     reason: str
 
 
-def layer_eigenvalues(rows: Float[Tensor, "n d"], *, centered: bool) -> Float64[Tensor, " r"]:
-    """Eigenvalues of one layer's covariance, largest first; 0 where rounding hides them."""
+class Spectrum(NamedTuple):
+    """Covariance eigenvalues of one layer, largest first, over 4^exponent."""
+
+    values: Tensor
+    exponent: int
+
+
+def layer_spectrum(rows: Float[Tensor, "n d"], *, centered: bool) -> Spectrum:
+    """Eigenvalues of one layer's covariance; 0 where rounding hides them."""
     points = rows.double()
+    exponent = excess_exponent(points, torch.float64)
+    points = times_power(points, -exponent)
     size = max(points.shape)
     # Subtracting the mean row leaves this much of it in every coordinate's square.
     noise = points.square().sum() / len(points) * (size * EPS) ** 2
@@ -43,7 +53,8 @@ def layer_eigenvalues(rows: Float[Tensor, "n d"], *, centered: bool) -> Float64[
         points = points - points.mean(0)
     # Both products have the same non-zero eigenvalues.
     gram = lower_gram(points if points.shape[0] < points.shape[1] else points.T)
-    return clean_eigenvalues(torch.linalg.eigvalsh(gram / len(points)).flip(0), size, noise)
+    values = torch.linalg.eigvalsh(gram / len(points)).flip(0)
+    return Spectrum(clean_eigenvalues(values, size, noise), exponent)
 
 
 def eigenvalues_from_sums(
@@ -85,7 +96,7 @@ def rankme_from_eigenvalues(
 
 def participation_from_eigenvalues(values: Float64[Tensor, "*l r"]) -> Float64[Tensor, "*l"]:
     """Participation ratio of a covariance spectrum."""
-    return values.sum(-1).square() / values.square().sum(-1)
+    return 1 / (values / values.sum(-1, keepdim=True)).square().sum(-1)
 
 
 def condition_from_eigenvalues(

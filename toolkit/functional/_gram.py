@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from toolkit.functional._scale import row_norms, unit_rows
+
 # On a CPU two float32 tiles fit into the second-level cache; elsewhere launches cost more.
 _CPU_TILE, _DEVICE_TILE = 384, 4096
 # Outside, float32 could not hold the scaled cosines.
@@ -118,12 +120,12 @@ def largest_cosine(units: Float[Tensor, "k d"], *, stop_at: float = math.inf) ->
 
 def normalised(vectors: Float[Tensor, "k d"]) -> tuple[Float[Tensor, "k d"], Float[Tensor, "k 1"]]:
     """Unit rows and norms."""
-    # Rounded norms would shift all powers of a row, and squares may overflow.
-    norms = torch.linalg.vector_norm(vectors, dim=1, keepdim=True, dtype=torch.float64)
+    # Rounded norms would shift all powers of a row.
+    norms = row_norms(vectors)
     num_bad = int((~(norms > 0) | norms.isinf()).sum())
     if num_bad:
         raise ValueError(
             f"vectors: expected rows with a direction, got {num_bad} of {len(vectors)} with norm 0 "
             "or beyond the dtype; drop or rescale them first"
         )
-    return (vectors / norms).to(vectors.dtype), norms.to(vectors.dtype)
+    return unit_rows(vectors.double(), norms).to(vectors.dtype), norms[:, None].to(vectors.dtype)

@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
+
+from toolkit.functional._scale import rows_near_one, times_powers
 
 ROWS_PER_BLOCK = 512
 
@@ -29,23 +31,35 @@ def standardise(features: Float[Tensor, "n d"]) -> Standardised:
     """Standardise each column.
 
     Raises:
-        ValueError: If the squares of ``features`` overflow their dtype.
+        ValueError: If a sum over a column of ``features`` overflows their dtype.
     """
     design = features.new_ones(len(features), features.shape[1] + 1)
     columns = design[:, :-1]
     mean = _column_means(features, power=1).to(features.dtype)
     torch.sub(features, mean, out=columns)
-    # The mean was rounded, so the centred columns have a mean of their own.
-    variance = _column_means(columns, power=2) - _column_means(columns, power=1).square()
-    scale = variance.clamp_(min=0).sqrt_().to(features.dtype)
+    scale, extreme = _spread(columns)
+    if len(extreme):
+        near_one, exponents = rows_near_one(columns[:, extreme].T)
+        scale[extreme] = times_powers(_spread(near_one.T)[0], exponents)
     if not torch.isfinite(scale).all():
         raise ValueError(
-            f"features: expected squares within {features.dtype}, got values up to "
+            f"features: expected sums within {features.dtype}, got values up to "
             f"{float(features.abs().max()):.1e}; divide them by a constant"
         )
     constant = scale <= torch.finfo(scale.dtype).eps * mean.abs()
-    columns *= torch.where(constant, 0, 1 / scale)
+    columns /= scale.masked_fill(constant, torch.inf)
     return Standardised(design, mean, scale.masked_fill_(constant, 1), constant)
+
+
+def _spread(columns: Float[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Int64[Tensor, " e"]]:
+    """Standard deviation of each column, and the columns whose squares leave the dtype."""
+    squares = _column_means(columns, power=2)
+    # The mean was rounded, so the centred columns have a mean of their own.
+    variance = squares - _column_means(columns, power=1).square()
+    limits = torch.finfo(columns.dtype)
+    smallest = limits.tiny / limits.eps**2
+    extreme = (~((squares > smallest) & torch.isfinite(squares))).nonzero()[:, 0]
+    return variance.clamp_(min=0).sqrt_().to(columns.dtype), extreme
 
 
 def _column_means(matrix: Float[Tensor, "n d"], *, power: int) -> Float64[Tensor, " d"]:

@@ -20,6 +20,9 @@ def lower_gram(
     """
     if rows.device.type != "cpu":
         return torch.mm(rows, rows.mT, out=out)
+    if rows.numel() == 0:
+        # BLAS refuses an empty operand and leaves ``out`` as it was.
+        return rows.new_zeros(len(rows), len(rows)) if out is None else out.zero_()
     # Half the work of a general product, which torch has no call for.
     values = rows.numpy()
     (syrk,) = get_blas_funcs(("syrk",), (values,))
@@ -51,7 +54,7 @@ def lower_product(
     lower: Float[Tensor, "n n"], columns: Float[Tensor, "n k"]
 ) -> Float[Tensor, "n k"]:
     """Product of a lower triangular matrix with ``columns``."""
-    if lower.device.type != "cpu":
+    if lower.device.type != "cpu" or columns.numel() == 0:
         return lower @ columns
     values = columns.numpy()
     (trmm,) = get_blas_funcs(("trmm",), (values,))

@@ -15,6 +15,7 @@ from toolkit.functional._pairs import (
     pair_ranks,
     require_points,
 )
+from toolkit.functional._scale import balanced
 from toolkit.functional.correlation import pearson
 from toolkit.functional.subspace import (
     gaussian_frame,
@@ -112,6 +113,7 @@ def _agreement(
     generator: torch.Generator,
 ) -> PairwiseAgreement:
     """`pairwise_agreement` of checked input."""
+    hidden = balanced(hidden[0]), balanced(hidden[1])
     residuals = [residual(states, remove) for states in hidden]
     usable = [has_direction(rest, states) for rest, states in zip(residuals, hidden, strict=True)]
     keep = usable[0] & usable[1]

@@ -9,12 +9,11 @@ from jaxtyping import Float64, Real
 from torch import Tensor
 
 from toolkit.functional._checks import finite_real, integer_at_least, real_tensor
+from toolkit.functional._scale import row_norms, unit_rows
 from toolkit.functional._triangles import add_lower, lower_gram, mirror_lower
 
 # Longer float32 sums lose digits.
 CHUNK_SIZE = 2048
-# So many rows stay in the cache while their norms are taken.
-LIFT_ROWS = 256
 
 
 class CosineMoments(NamedTuple):
@@ -206,18 +205,9 @@ def unit_chunks(
     """
     buffer = vectors.new_empty(min(chunk_size, len(vectors)), vectors.shape[1], dtype=dtype)
     for chunk in torch.split(vectors, chunk_size):
-        norms = _row_norms(chunk)
-        keep = (norms > 0) & (norms >= min_norm)
+        norms = row_norms(chunk)
         rows = chunk.to(torch.promote_types(chunk.dtype, dtype))
-        units = torch.div(rows, norms.to(rows.dtype)[:, None], out=buffer[: len(rows)])
-        yield units if keep.all() else units[keep]
-
-
-def _row_norms(rows: Real[Tensor, "n d"]) -> Float64[Tensor, " n"]:
-    """Norms in float64: float32 ones err all in the same direction, which no average removes."""
-    norms = rows.new_empty(len(rows), dtype=torch.float64)
-    lifted = norms.new_empty(min(LIFT_ROWS, len(rows)), rows.shape[1])
-    parts = zip(torch.split(rows, LIFT_ROWS), torch.split(norms, LIFT_ROWS), strict=True)
-    for part, out in parts:
-        torch.linalg.vector_norm(lifted[: len(part)].copy_(part), dim=1, out=out)
-    return norms
+        keep = (norms > 0) & (norms >= min_norm)
+        if not keep.all():
+            rows, norms = rows[keep], norms[keep]
+        yield unit_rows(rows, norms, out=buffer[: len(rows)])

@@ -15,6 +15,7 @@ from toolkit.functional._checks import (
     require_memory,
     source_of_draws,
 )
+from toolkit.functional._scale import row_norms
 from toolkit.functional.cosine import pair_moments, require_pairs, unit_chunks
 
 # A block of similarities that stays in the cache.
@@ -166,9 +167,7 @@ def cosine_distances(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> Tensor
 def _rows_with_pairs(vectors: Tensor) -> tuple[Tensor, Bool[Tensor, " v"]]:
     """Check ``vectors``, which must have two non-zero rows, and say which ones those are."""
     rows = finite_real("vectors", vectors)
-    chunks = torch.split(rows, CHUNK_SIZE)
-    norms = torch.cat([torch.linalg.vector_norm(chunk.double(), dim=1) for chunk in chunks])
-    usable = norms > 0
+    usable = row_norms(rows) > 0
     require_pairs("vectors", len(rows), int((~usable).sum()))
     return rows, usable
 

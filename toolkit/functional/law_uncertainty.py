@@ -159,6 +159,7 @@ def log10_capacity_interval(
         ValueError: As `log10_capacity` and `percentile_interval`, or if ``rounding`` or
             ``stderr`` is negative.
     """
+    integer_at_least("dim", dim, 1)
     number_at_least("rounding", rounding, 0)
     number_at_least("stderr", stderr, 0)
     positive("epsilon", epsilon)

@@ -29,6 +29,7 @@ from toolkit.functional._pairs import (
     require_points,
 )
 from toolkit.functional._principal import center, principal_axes, project_out, share_inside
+from toolkit.functional._scale import balanced
 from toolkit.functional.subspace import gaussian_frame, orthonormal_basis, require_components
 
 MIN_NULL_STD = 1e-6
@@ -137,6 +138,7 @@ def _layer_scores(
     exact: bool,
 ) -> list[SubspacePGA]:
     """Scores of one layer, one for each removal."""
+    hidden = balanced(hidden)
     centered = center(hidden)
     axes = principal_axes(centered, max(1, *removals))
     alignment = float(share_inside(axes[:, :1], basis.double()))

@@ -80,8 +80,8 @@ def _checked(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Bool[Tensor, "b t"]]
     """Check shapes and mask, but no values, for padding may hold anything."""
     states = real_tensor("hidden", hidden, dims=(3, 4))
     mask = dense_tensor("mask", mask)
-    if mask.is_complex():
-        raise ValueError(f"mask: expected 0 and 1, got dtype {mask.dtype}")
+    if mask.dtype != torch.bool:
+        mask = real_tensor("mask", mask)
     if mask.shape != states.shape[-3:-1]:
         raise ValueError(
             f"mask: expected shape {tuple(states.shape[-3:-1])} like hidden's texts and tokens, "

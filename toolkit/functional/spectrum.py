@@ -10,18 +10,21 @@ from torch import Tensor
 from toolkit.functional._checks import finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
     AlphaReQ,
+    Spectrum,
     alpha_from_eigenvalues,
     check_fit_range,
     condition_from_eigenvalues,
-    layer_eigenvalues,
+    layer_spectrum,
     participation_from_eigenvalues,
     rankme_from_eigenvalues,
 )
 from toolkit.functional._principal import center, principal_axes, share_inside
+from toolkit.functional._scale import balanced, times_power
 from toolkit.functional.cosine import mean_from_sums, unit_sums
 from toolkit.functional.subspace import orthonormal_basis
 
 MIN_ROWS = 3
+_TINY = torch.finfo(torch.float64).tiny
 
 
 class MeanCosine(NamedTuple):
@@ -49,9 +52,19 @@ def covariance_eigenvalues(features: Tensor, *, centered: bool = True) -> Tensor
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3, or its
+            largest eigenvalue is beyond float64.
     """
-    return _per_layer(features, centered=centered)
+    spectra = _spectra(features, centered=centered)
+    values = torch.stack([times_power(times_power(v, e), e) for v, e in spectra])
+    # Below the normal numbers an eigenvalue has lost digits, or is 0 where it should not be.
+    for spectrum, largest in zip(spectra, values[:, 0].tolist(), strict=True):
+        if float(spectrum.values[0]) and not _TINY <= largest < math.inf:
+            raise ValueError(
+                "features: expected a covariance within float64, got values up to "
+                f"{float(features.double().abs().max()):.1e}; multiply them by a constant"
+            )
+    return values.reshape(*features.shape[:-2], -1)
 
 
 def rankme(features: Tensor, *, centered: bool = False, eigenvalues: bool = False) -> Tensor:
@@ -180,8 +193,8 @@ def component_alignment(features: Tensor, basis: Tensor, *, num_components: int 
         raise ValueError(
             f"num_components: expected at most {min(rows.shape)}, got {num_components}"
         )
-    axes = principal_axes(center(rows), num_components)
-    exists = layer_eigenvalues(rows, centered=True)[:num_components] > 0
+    axes = principal_axes(center(balanced(rows)), num_components)
+    exists = layer_spectrum(rows, centered=True).values[:num_components] > 0
     return torch.where(exists, share_inside(axes, columns), math.nan)
 
 
@@ -202,9 +215,13 @@ def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, 
     return layers
 
 
-def _per_layer(features: Tensor, *, centered: bool) -> Tensor:
-    """Eigenvalues layer by layer, so that one float64 copy of a layer exists at a time."""
+def _spectra(features: Tensor, *, centered: bool) -> list[Spectrum]:
+    """Covariance eigenvalues layer by layer: one float64 copy of a layer exists at a time."""
     flag("centered", centered)
-    layers = _checked(features)
-    values = torch.stack([layer_eigenvalues(rows, centered=centered) for rows in layers])
+    return [layer_spectrum(rows, centered=centered) for rows in _checked(features)]
+
+
+def _per_layer(features: Tensor, *, centered: bool) -> Tensor:
+    """Covariance eigenvalues of each layer, up to a factor."""
+    values = torch.stack([spectrum.values for spectrum in _spectra(features, centered=centered)])
     return values.reshape(*features.shape[:-2], -1)

@@ -18,6 +18,7 @@ from toolkit.functional._checks import (
     require_memory,
 )
 from toolkit.functional._principal import center, principal_axes, project_out, top_eigenpairs
+from toolkit.functional._scale import excess_exponent, times_power
 from toolkit.functional._triangles import lower_gram
 
 # Rows lifted at a time: longer float32 sums lose digits.
@@ -117,7 +118,7 @@ def remove_components(hidden: Tensor, num_components: int) -> Tensor:
     integer_at_least("num_components", num_components, 0)
     require_components("num_components", num_components, values)
     layers = values if values.ndim == 3 else values[None]
-    residuals = [residual(layer, num_components).to(values.dtype) for layer in layers]
+    residuals = [_rescaled_residual(layer, num_components) for layer in layers]
     return torch.stack(residuals).reshape(values.shape)
 
 
@@ -193,9 +194,17 @@ def _gaussian_triangle(num_rows: int, k: int, generator: torch.Generator) -> Flo
 
 
 def residual(hidden: Float[Tensor, "n d"], num_components: int) -> Float64[Tensor, "n d"]:
-    """One layer without its mean and its first principal components."""
+    """One balanced layer without its mean and its first principal components."""
     centered = center(hidden)
     return project_out(centered, principal_axes(centered, num_components))
+
+
+def _rescaled_residual(hidden: Float[Tensor, "n d"], num_components: int) -> Float[Tensor, "n d"]:
+    """`residual` of a layer of any scale, in its dtype."""
+    values = hidden.double()
+    exponent = excess_exponent(values, torch.float64)
+    rest = residual(times_power(values, -exponent), num_components)
+    return times_power(rest, exponent).to(hidden.dtype)
 
 
 def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Float[Tensor, "d k"]:
@@ -218,11 +227,14 @@ def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Floa
 def _row_gram(
     rows: Real[Tensor, "v d"], dtype: torch.dtype, *, centered: bool
 ) -> Float64[Tensor, "d d"]:
-    """Sum of x^T x over the rows: products in ``dtype``, summed over chunks in float64."""
-    dim = rows.shape[1]
-    gram = torch.zeros(dim, dim, dtype=torch.float64, device=rows.device)
-    mean = rows.mean(0, dtype=torch.float64).to(dtype) if centered else None
-    for chunk in torch.split(rows, CHUNK_SIZE):
-        lifted = chunk.to(dtype) if mean is None else chunk.to(dtype) - mean
-        gram += lower_gram(lifted.mT)
+    """Sum of x^T x over the rows near 1: products in ``dtype``, chunks summed in float64."""
+    exponent = excess_exponent(rows, dtype)
+    chunks = torch.split(rows, CHUNK_SIZE)
+    gram = rows.new_zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
+    mean = torch.zeros_like(gram[0])
+    for chunk in chunks if centered else ():
+        mean += times_power(chunk.to(dtype), -exponent).sum(0, dtype=torch.float64) / len(rows)
+    for chunk in chunks:
+        lifted = times_power(chunk.to(dtype), -exponent)
+        gram += lower_gram((lifted - mean.to(dtype) if centered else lifted).mT)
     return gram

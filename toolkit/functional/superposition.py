@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from toolkit.functional._checks import finite_float, number_at_least
+from toolkit.functional._scale import row_norms
 from toolkit.functional.cosine import pair_moments
 
 MIN_NORM = 1e-6
@@ -37,9 +38,16 @@ def feature_norms(weight: Tensor) -> Tensor:
 
     Raises:
         TypeError: If ``weight`` is no tensor.
-        ValueError: If ``weight`` is not a finite real matrix.
+        ValueError: If ``weight`` is not a finite real matrix, or a norm is beyond the dtype of
+            the result.
     """
-    norms: Tensor = torch.linalg.vector_norm(finite_float("weight", weight), dim=1)
+    rows = finite_float("weight", weight)
+    norms = row_norms(rows).to(rows.dtype)
+    if not torch.isfinite(norms).all():
+        raise ValueError(
+            f"weight: expected row norms within {norms.dtype}, got values up to "
+            f"{float(rows.abs().max()):.1e}; divide them by a constant"
+        )
     return norms
 
 
@@ -57,7 +65,8 @@ def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:
         ValueError: If ``weight`` is not a finite real matrix or ``threshold`` is negative.
     """
     number_at_least("threshold", threshold, 0)
-    return float((feature_norms(weight) > threshold).double().mean())
+    norms = row_norms(finite_float("weight", weight))
+    return float((norms > threshold).double().mean())
 
 
 def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlap:

@@ -14,6 +14,7 @@ from toolkit.functional._eigenvalues import (
     participation_from_eigenvalues,
     rankme_from_eigenvalues,
 )
+from toolkit.functional._scale import excess_exponent
 from toolkit.functional.spectrum import require_rows
 from toolkit.metrics._checks import feature_rows
 
@@ -27,6 +28,7 @@ class _CovarianceMetric(Metric):
     num_rows: Tensor
     total: Tensor
     gram: Tensor
+    largest: Tensor
 
     def __init__(self, num_features: int, *, centered: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -34,6 +36,7 @@ class _CovarianceMetric(Metric):
         self.centered = centered
         zero = torch.zeros((), dtype=torch.float64)
         self.add_state("num_rows", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("largest", zero.clone(), dist_reduce_fx="max")
         self.add_state("total", zero.repeat(num_features), dist_reduce_fx="sum")
         self.add_state("gram", zero.repeat(num_features, num_features), dist_reduce_fx="sum")
 
@@ -43,9 +46,17 @@ class _CovarianceMetric(Metric):
         self.num_rows += len(rows)
         self.total += rows.sum(0)
         self.gram += rows.T @ rows
+        if len(rows):
+            self.largest = torch.maximum(self.largest, rows.abs().max())
 
     def _eigenvalues(self) -> Tensor:
         num_rows = require_rows(int(self.num_rows))
+        # The sums of the batches share no scale that could be taken out of them.
+        if excess_exponent(self.largest, torch.float64):
+            raise ValueError(
+                "features: expected values whose squares float64 can sum, got values up to "
+                f"{float(self.largest):.1e}; multiply all batches by the same constant"
+            )
         return eigenvalues_from_sums(num_rows, self.total, self.gram, centered=self.centered)
 
 
@@ -60,7 +71,8 @@ class RankMe(_CovarianceMetric):
 
     Raises:
         ValueError: If ``num_features`` is below 1; on `update`, if the rows are not a finite real
-            matrix of that width; on `compute`, if there were fewer than 3 rows.
+            matrix of that width; on `compute`, if there were fewer than 3 rows, or the largest
+            value was beyond 1e60 or below 1e-60, whose squares the sums cannot hold.
     """
 
     def __init__(
