@@ -106,6 +106,25 @@ def test_the_model_is_left_as_it_was() -> None:
     assert weights_hash(model.named_parameters()) == before
 
 
+def test_a_layer_is_measured_the_same_whatever_else_is() -> None:
+    metrics: dict[str, dict[str, object]] = {"pga": {"num_null": 5}, "probe": {}, "spectrum": {}}
+
+    def values(
+        metrics: dict[str, dict[str, object]], layers: list[str] | None
+    ) -> dict[str, dict[str, float]]:
+        found: dict[str, dict[str, float]] = {metric: {} for metric in metrics}
+        rows = measure(tiny_model(), tiny_tokenizer(), LABELLED, metrics=metrics, layers=layers)
+        for row in (row for row in rows if row.layer == "layer_02"):
+            found[row.metric][row.quantity] = row.value
+        return found
+
+    together = values(metrics, None)
+    for metric, options in metrics.items():
+        (alone,) = values({metric: options}, ["layer_02"]).values()
+        assert len(alone) > 2
+        assert alone == pytest.approx(together[metric], rel=0, abs=0, nan_ok=True)
+
+
 def test_unknown_metric() -> None:
     with pytest.raises(ValueError, match="metrics: expected names among pga, epsilon"):
         measure(tiny_model(), metrics=["zeta"])

@@ -19,6 +19,8 @@ def write(path: Path, *lines: str) -> Path:
 def test_csv(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "seed,d,k,max_abs_cosine", "0,32,2000,0.36", "1,64,4000,0.25")
     assert read_packings(table) == [(2000, 32, 0.36), (4000, 64, 0.25)]
+    marked = write(tmp_path / "m.csv", "\ufeffk,d,max_abs_cosine", "2000,32,0.36")
+    assert read_packings(marked) == [(2000, 32, 0.36)]
 
 
 def test_finished_runs_below_a_folder(tmp_path: Path) -> None:

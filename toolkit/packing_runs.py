@@ -34,7 +34,7 @@ def read_packings(path: str | Path) -> list[PackingPoint]:
 
 
 def _csv_rows(path: Path) -> list[PackingPoint]:
-    with path.open(newline="", encoding="utf-8") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
         if missing:

@@ -53,7 +53,7 @@ def fetched(checkpoints: list[Checkpoint], tmp_path: Path, **options: float) -> 
 
 
 def cached_bytes(tmp_path: Path) -> int:
-    return sum(path.stat().st_size for path in (tmp_path / "cache").rglob("blobs/*"))
+    return sum(path.stat().st_size for path in (tmp_path / "cache").glob("*/blobs/*"))
 
 
 def weights(checkpoint: Checkpoint) -> torch.Tensor:
