@@ -198,12 +198,18 @@ def test_join_negative_numbers(args: list[str], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--model.widht=3"], "model: tests.tiny_run.TinyModel has no argument 'widht'"),
+        (
+            ["--model.widht=3"],
+            "model: tests.tiny_run.TinyModel has no argument 'widht'; did you mean width?",
+        ),
         (["--model.width=abc"], "model.width: expected int, got abc"),
         (["--model.width=0"], "width: expected at least 1, got 0"),
         (["--data.rates=[1, x]"], "data.rates: expected float, got x"),
         (["--trainer.max_steps=x"], "trainer.max_steps: expected int, got x"),
-        (["--trainer.max_stepz=3"], "unrecognized arguments: --trainer.max_stepz=3"),
+        (
+            ["--trainer.max_stepz=3"],
+            "unrecognized arguments: --trainer.max_stepz=3; did you mean --trainer.max_steps?",
+        ),
         (["--config=none.yaml"], "config none.yaml: File does not exist: '{cwd}/none.yaml'"),
         (
             ["--ckpt_path=none.ckpt"],
@@ -271,10 +277,10 @@ def test_a_config_that_cannot_be_read_is_named(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("modle: x\n", "Subcommand 'fit' does not accept option 'modle'"),
+        ("modle: x\n", "there is no option 'modle'; did you mean model?"),
         (
             "trainer:\n  max_stepz: 3\n",
-            "Subcommand 'fit' does not accept option 'trainer.max_stepz'",
+            "there is no option 'trainer.max_stepz'; did you mean trainer.max_steps?",
         ),
     ],
     ids=["first level", "second level"],
@@ -285,7 +291,7 @@ def test_an_unknown_key_of_a_config(
     path = tmp_path / "toy.yaml"
     path.write_text(content)
     assert fit(tmp_path, "-c", str(path), *TINY) == 2
-    assert capsys.readouterr().err == f"error: {message}\n"
+    assert capsys.readouterr().err == f"error: config {path}: {message}\n"
 
 
 @pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])

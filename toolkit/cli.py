@@ -1,6 +1,5 @@
 """The command line: which command was asked for; nothing heavy is imported before it runs."""
 
-import difflib
 import importlib
 import importlib.util
 import re
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from toolkit import __version__
 from toolkit.diagnostics import HeldStderr, run_quietly
+from toolkit.one_line_parser import did_you_mean
 
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.IGNORECASE)
 
@@ -84,9 +84,8 @@ def _command(args: list[str]) -> _Command:
     if not args:
         raise ValueError(f"command: expected one of {known}, got none; see --help")
     if args[0] not in _COMMANDS:
-        close = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "see --help"
-        raise ValueError(f"command: expected one of {known}, got {args[0]!r}; {hint}")
+        hint = did_you_mean(args[0], _COMMANDS) or "; see --help"
+        raise ValueError(f"command: expected one of {known}, got {args[0]!r}{hint}")
     return _COMMANDS[args[0]]
 
 

@@ -1,12 +1,51 @@
 """Options of a command, refused in one line."""
 
 import argparse
-from typing import NoReturn
+import difflib
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+DID_YOU_MEAN = "; did you mean "
+_UNRECOGNIZED = "unrecognized arguments: "
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that raises a ValueError instead of printing its usage and leaving."""
+    """A parser that raises a ValueError instead of printing its usage and leaving.
+
+    Options are given by their full names: what is an abbreviation today means another option once
+    there is a second one that begins alike.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Leave it to the caller to say in one line what is wrong."""
+        message = with_nearest(message, self._option_string_actions)
         raise ValueError(message.removeprefix("argument --"))
+
+
+def with_nearest(message: str, options: Iterable[str]) -> str:
+    """Return argparse's message about unknown options, with the option that was meant.
+
+    Args:
+        message: Any message of a parser; others come back unchanged.
+        options: All options, with their dashes.
+    """
+    if not message.startswith(_UNRECOGNIZED):
+        return message
+    given = message.removeprefix(_UNRECOGNIZED).split(" ", maxsplit=1)[0]
+    return message + did_you_mean(given.partition("=")[0], options)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` for a name that is not known, nothing if no other is near.
+
+    Args:
+        name: What was given.
+        known: Every right name.
+    """
+    known = sorted(known)
+    complete = [right for right in known if right.startswith(name)] if name.strip("-") else []
+    near = complete or difflib.get_close_matches(name, known, n=1)
+    return f"{DID_YOU_MEAN}{min(near, key=len)}?" if near else ""

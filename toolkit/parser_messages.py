@@ -5,10 +5,14 @@ from typing import NamedTuple
 
 _KEY = re.compile(r'Parser key "([^"]+)":\s*')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':")
-_OPTION = re.compile(r"Option '([^']+)' is not accepted")
+_OPTION = re.compile(
+    r"(?:Option '(?P<key>[^']+)' is not accepted|unrecognized arguments: --(?P<option>[^=\s]+).*?)"
+    r"(?P<hint>; did you mean .*)?"
+)
 _UNKNOWN_CLASS = re.compile(r"Expected a dot import path string: (.*)")
 _EXPECTED = re.compile(r"Expected an? (?P<what>.+?)(\. Got value: (?P<got>.*))?")
 _GIVEN = re.compile(r"Given value: (.*?)(\. Got value: .*)?$")
+_NESTED = re.compile(r"NestedArg\(key='([^']+)', .*\)")
 _CALLABLE = re.compile(r"Type .* expects a function or a callable class: ")
 # Lines that frame a message, or tell of alternatives that were never meant.
 _FRAME = re.compile(
@@ -90,7 +94,21 @@ def _expectation(alternatives: list[_Leaf], lines: list[str]) -> str:
     if got is None:
         given = (_GIVEN.search(line) for line in lines[alternatives[0].line :])
         got = next((match[1] for match in given if match), "something else")
-    return f"expected {what}, got {got}"
+    if nested := _NESTED.fullmatch(got):
+        return f"there is no argument {nested[1]!r}; {what} has none"
+    hint = "; put a text that looks like this in quotes"
+    return f"expected {what}, got {got}{hint if _needs_quotes(what, got) else ''}"
+
+
+def _needs_quotes(what: str, got: str) -> bool:
+    """Whether a text was due that YAML took for a number or a switch."""
+    if "str" not in what.split():
+        return False
+    try:
+        float(got)
+    except ValueError:
+        return got in {"True", "False"}
+    return True
 
 
 def _plain(type_name: str) -> str:
@@ -100,7 +118,8 @@ def _plain(type_name: str) -> str:
 
 
 def _reworded(leaf: _Leaf) -> str:
-    if option := _OPTION.match(leaf.text):
+    if option := _OPTION.fullmatch(leaf.text):
         owner = f"{leaf.class_path} has no" if leaf.class_path else "there is no"
-        return f"{owner} argument {option[1]!r}"
+        name = option["key"] or option["option"]
+        return f"{owner} argument {name!r}{(option['hint'] or '').replace(' --', ' ')}"
     return f"{leaf.class_path}: {leaf.text}" if leaf.class_path else leaf.text

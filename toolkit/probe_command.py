@@ -11,7 +11,6 @@ import torch
 import yaml  # type: ignore[import-untyped]
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.cli import LightningArgumentParser
 
 from toolkit.atomic import write_atomically
 from toolkit.diagnostics import HeldStderr
@@ -22,6 +21,7 @@ from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
 from toolkit.progress import FirstStep
 from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
+from toolkit.run_parser import RunParser
 from toolkit.trainer_cli import DEFAULT_ROOT
 from toolkit.walk import Walk
 from toolkit.walk_record import measured_before
@@ -83,8 +83,8 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
     return 0
 
 
-def _parser() -> LightningArgumentParser:
-    parser = LightningArgumentParser(prog=PROG, description=DESCRIPTION, exit_on_error=False)
+def _parser() -> RunParser:
+    parser = RunParser(prog=PROG, description=DESCRIPTION, exit_on_error=False, command="probe")
     parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
     for name, text, value, default, choices in OPTIONS:
         settings: dict[str, Any] = {"action": "store_true"}

@@ -1,23 +1,42 @@
 """Configuration files that a command reads."""
 
 from argparse import ArgumentError
+from pathlib import Path
 
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined]
-from lightning.pytorch.cli import LightningArgumentParser
 
+from toolkit import yaml_text
 from toolkit.parser_messages import shortened
+from toolkit.run_parser import RunParser, command_of, say_dropped
 
 
 class NamedConfigFile(ActionConfigFile):
-    """``--config`` that names the file when it is no configuration."""
+    """``--config`` that names the file when it is no configuration of the command."""
 
     @staticmethod
-    def apply_config(
-        parser: LightningArgumentParser, cfg: Namespace, dest: str, value: str
-    ) -> None:
+    def apply_config(parser: RunParser, cfg: Namespace, dest: str, value: str) -> None:
         """Read the file into ``cfg``."""
+        before = cfg.clone()
         try:
+            if Path(value).is_file():
+                _check_content(parser, Path(value))
             ActionConfigFile.apply_config(parser, cfg, dest, value)
-        except (ArgumentError, TypeError) as error:
+        except (ArgumentError, TypeError, ValueError) as error:
             text = shortened(str(error)).removeprefix(f"{dest}: ")
             raise ValueError(f"{dest} {value}: {text}") from error
+        say_dropped(before, cfg)
+
+
+def _check_content(parser: RunParser, path: Path) -> None:
+    """Check that the file is for this command, and that it has no unknown key."""
+    try:
+        content = yaml_text.load(path.read_text(encoding="utf-8"))
+    except yaml_text.YAMLError:
+        return  # the parser itself says it better
+    meant = command_of(content)
+    if meant is not None and (meant == "probe") != (parser.command == "probe"):
+        raise ValueError(
+            f"expected a configuration of {parser.command}, got one of {meant}; "
+            f"start it with python -m toolkit {meant} --config {path}"
+        )
+    parser.check_keys(content)

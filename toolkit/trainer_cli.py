@@ -35,6 +35,7 @@ from toolkit.run_folder import (
     read_checkpoint,
     run_name,
 )
+from toolkit.run_parser import RunParser
 from toolkit.summary import collect
 from toolkit.threads import ThreadChoice, restored
 
@@ -82,7 +83,7 @@ class TrainerCLI(LightningCLI):
             parser_kwargs={
                 "prog": "python -m toolkit",
                 **catchable,
-                self._command: dict(catchable),
+                self._command: {**catchable, "command": self._command},
             },
             subclass_mode_model=True,
             subclass_mode_data=True,
@@ -116,9 +117,9 @@ class TrainerCLI(LightningCLI):
         parser.add_lightning_class_args(RunCheckpoint, "checkpoint")
 
     @override
-    def init_parser(self, **kwargs: Any) -> LightningArgumentParser:
+    def init_parser(self, **kwargs: Any) -> RunParser:
         """Make a parser whose ``-c`` and ``--config`` name a file that they cannot read."""
-        parser = LightningArgumentParser(dump_header=[f"lightning=={L.__version__}"], **kwargs)
+        parser = RunParser(dump_header=[f"lightning=={L.__version__}"], **kwargs)
         parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
         return parser
 
