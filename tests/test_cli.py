@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -140,11 +139,9 @@ def test_help_and_version_do_not_import_torch(args: list[str], told: str) -> Non
         f"assert main({args!r}) == 0; "
         "assert not {'torch', 'lightning', 'jsonargparse'} & set(sys.modules)"
     )
-    started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert told in done.stdout
-    assert time.perf_counter() - started < 2
 
 
 @pytest.mark.parametrize(
