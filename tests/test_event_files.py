@@ -38,6 +38,17 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def test_points_that_two_processes_have_written_stay_once(tmp_path: Path) -> None:
+    write_points(tmp_path, POINTS)
+    before = read_points(tmp_path)
+    # In another file, as that of a second process.
+    first = next(tmp_path.iterdir())
+    (tmp_path / f"{first.name}.2").write_bytes(first.read_bytes())
+    assert keep_steps(tmp_path, {0, 5, 10, 20, 25, 30}) == 7
+    assert read_points(tmp_path) == before
+    assert keep_steps(tmp_path, {0, 5, 10, 20, 25, 30}) == 0
+
+
 @pytest.mark.parametrize("step", [-1, 0, 4, 5, 19, 20, 29, 30])
 def test_keeps_exactly_the_points_up_to_the_step(tmp_path: Path, step: int) -> None:
     write_points(tmp_path, POINTS)

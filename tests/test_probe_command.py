@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import signal
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -27,6 +30,7 @@ from tests.probing import REPOSITORY, TOKENS, curves_of, local, probe, published
 from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
+from toolkit.folder_lock import locked
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.measure import measure
 from toolkit.model_logger import model_folder
@@ -283,6 +287,62 @@ def test_what_is_done_is_not_done_again(
     assert {row.dtype for row in rows_of(tmp_path, version=1)} == {"bfloat16"}
     assert probe(tmp_path, local(f"{folders}/*", name="tiny")) == 0
     assert not (tmp_path / "runs/walk/version_2").exists()
+
+
+def test_a_second_walk_at_the_same_time_is_refused_and_leaves_no_row(
+    folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series = local(f"{folders}/step-0008", name="tiny")
+    assert probe(tmp_path, series) == 0
+    version = tmp_path / "runs/walk/version_0"
+    before = {path: path.read_bytes() for path in version.rglob("*") if path.is_file()}
+    child = os.fork()
+    if child == 0:
+        with locked(version):
+            (tmp_path / "is_held").touch()
+            time.sleep(60)
+    try:
+        while not (tmp_path / "is_held").exists():
+            time.sleep(0.01)
+        capsys.readouterr()
+        assert probe(tmp_path, series) == 2
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    error = capsys.readouterr().err
+    assert error.startswith(
+        f"error: run: expected a folder to which no other process writes, got {version}"
+    )
+    assert f"process {child} on " in error
+    assert error.count("\n") == 1
+    (version / ".lock").unlink()
+    assert {path: path.read_bytes() for path in version.rglob("*") if path.is_file()} == before
+
+
+def test_a_table_that_two_walks_have_written_is_healed(folders: Path, tmp_path: Path) -> None:
+    series = local(f"{folders}/step-0008", name="tiny")
+    assert probe(tmp_path, series) == 0
+    version = tmp_path / "runs/walk/version_0"
+    path, curves = version / "measurements.csv", curves_of(version / "tiny")
+    once = path.read_bytes()
+    path.write_bytes(once + once[once.index(b"\n") + 1 :])
+    (events,) = (version / "tiny").glob("events.out.tfevents.*")
+    events.with_name(f"{events.name}.2").write_bytes(events.read_bytes())
+    assert probe(tmp_path, series) == 0
+    assert path.read_bytes() == once
+    assert curves_of(version / "tiny") == curves
+
+
+def test_a_walk_that_is_refused_leaves_no_folder(folders: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "hf" / "step-1"
+    shutil.copytree(folders / "step-0008", broken)
+    (broken / "model.safetensors").write_bytes(b"none")
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 2
+    assert not (tmp_path / "runs").exists()
+    # What has been measured before such an end stays.
+    shutil.copytree(folders / "step-0000", tmp_path / "hf" / "step-0")
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny")) == 1
+    assert {row.step for row in rows_of(tmp_path)} == {0}
 
 
 def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from callbacks import SuperpositionGeometry
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from tests.test_cli import EVERY_10, TINY, TOY, assert_same_run, fit
 from tests.test_event_files import steps_of
+from toolkit.folder_lock import locked
 from toolkit.run_beginning import NewFiles
 from toolkit.table import read_measurements
 
@@ -110,6 +111,25 @@ def test_a_refused_continuation_has_cut_nothing(tmp_path: Path, change: str) -> 
     assert contents(tmp_path) == before
 
 
+def test_a_run_that_is_being_written_is_not_continued_by_a_second_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending = ["--trainer.callbacks+=tests.tiny_run.EndAt", "--trainer.callbacks.step=25"]
+    assert fit(tmp_path, *TOY, *EVERY_10, *ending) == 1
+    version = tmp_path / "superposition_autoencoder" / "version_0"
+    with locked(version):
+        before = contents(tmp_path)
+        capsys.readouterr()
+        # Another descriptor stands for another process.
+        assert fit(tmp_path, *TOY, *EVERY_10, "--ckpt_path=last") == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: run: expected a folder to which no other process writes")
+        assert error.count("\n") == 1
+        assert contents(tmp_path) == before
+    assert fit(tmp_path, *TOY, *EVERY_10, "--ckpt_path=last") == 0
+    assert not (version / ".lock").exists()
+
+
 def fit_with_a_trainer(folder: Path, **options: Any) -> None:
     logger = TensorBoardLogger(folder, name="own", version=3)
     trainer = toy_trainer(SuperpositionGeometry(schedule=2), logger=logger, max_steps=4)
@@ -141,7 +161,7 @@ def test_a_validation_in_the_same_folder_is_no_earlier_run(tmp_path: Path) -> No
 
 def test_files_of_others_in_a_folder_stay(tmp_path: Path) -> None:
     (tmp_path / "hparams.yaml").write_text("of an earlier run")
-    new = NewFiles(tmp_path)
+    new = NewFiles(tmp_path, is_new=False)
     (tmp_path / "notes.txt").write_text("of somebody else")
     (tmp_path / "events.out.tfevents.1.host.2").touch()
     (tmp_path / "checkpoints").mkdir()
@@ -151,8 +171,10 @@ def test_files_of_others_in_a_folder_stay(tmp_path: Path) -> None:
 
 
 def test_folders_above_a_new_one_go_when_they_are_empty(tmp_path: Path) -> None:
-    new = NewFiles(tmp_path / "a" / "b" / "c")
-    (tmp_path / "a" / "b" / "c" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "a" / "other").touch()
-    new.remove()
+    with locked(tmp_path / "a" / "b" / "c") as is_new:
+        new = NewFiles(tmp_path / "a" / "b" / "c", is_new=is_new)
+        (tmp_path / "a" / "b" / "c" / "checkpoints").mkdir()
+        (tmp_path / "a" / "b" / "c" / "notes.txt").touch()
+        (tmp_path / "a" / "other").touch()
+        new.remove()
     assert contents(tmp_path) == {"a": None, "a/other": b""}

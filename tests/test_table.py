@@ -46,6 +46,25 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert table.rows() == [row(), *AWKWARD]
 
 
+def test_what_two_processes_have_measured_is_there_once(tmp_path: Path) -> None:
+    table = MeasurementTable(tmp_path / "measurements.csv")
+    other = row(step=1, value=math.nan)
+    # The second one may count another way round, with another version of a package.
+    again = [row(value=0.3, versions={"torch": "2.14"}), row(step=1, value=math.nan)]
+    table.append([row(), other])
+    table.append(again)
+    table.append([row(weights_hash="cd34")])
+    assert [(r.step, r.value, r.weights_hash) for r in table.rows()] == [
+        (0, row().value, "ab12"),
+        (1, pytest.approx(math.nan, nan_ok=True), "ab12"),
+        (0, row().value, "cd34"),
+    ]
+    assert len(table.path.read_bytes().splitlines()) == 6
+    assert table.keep(lambda _: True) == 2
+    assert len(table.path.read_bytes().splitlines()) == 4
+    assert table.keep(lambda _: True) == 0
+
+
 def test_nan_comes_back(tmp_path: Path) -> None:
     table = MeasurementTable(tmp_path / "measurements.csv")
     table.append([row(value=math.nan)])

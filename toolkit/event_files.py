@@ -40,10 +40,20 @@ def drop_after(
 def keep_steps(folder: str | Path, steps: Collection[int]) -> int:
     """Remove the points of all other steps from every event file in ``folder``.
 
+    A point that two processes have written, or one twice, stays once.
+
     Returns:
         The number of points removed.
     """
-    return _keep(folder, lambda event: event.step in steps)
+    seen: set[tuple[str, int]] = set()
+
+    def is_kept(event: Event) -> bool:
+        points = {(value.tag, event.step) for value in event.summary.value}
+        is_new = not points or not points <= seen
+        seen.update(points)
+        return is_new and event.step in steps
+
+    return _keep(folder, is_kept)
 
 
 def _keep(

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,17 @@ import torch
 import yaml  # type: ignore[import-untyped]
 from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
 
 from toolkit.atomic import write_atomically
 from toolkit.diagnostics import HeldStderr
+from toolkit.folder_lock import locked
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
 from toolkit.measures.text_set import TextSet
 from toolkit.noise import without_noise
 from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
 from toolkit.progress import FirstStep
+from toolkit.run_beginning import NewFiles
 from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
 from toolkit.run_parser import RunParser
@@ -67,20 +71,59 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
         if config.dry_run:
             _list(checkpoints, measured_before(checkpoints, folder))
             return 0
-        write_atomically(folder / CONFIG, text.encode())
+        beginning = _Beginning(held, folder / CONFIG, text)
         walk = Walk(
             folder=folder,
-            callbacks=[*built.callbacks, FirstStep(held)],
+            callbacks=[*built.callbacks, beginning],
             texts=_texts(built),
             data=built.data,
             dtype=getattr(torch, config.dtype),
             accelerator=config.accelerator,
             max_disk_gb=config.max_disk_gb,
         )
-        record = walk.run(checkpoints)
-        report(walk, record, list(dict.fromkeys(c.name for c in checkpoints)))
+        with _alone(folder, text, held):
+            record = walk.run(checkpoints)
+            beginning.write_config()
+            report(walk, record, list(dict.fromkeys(c.name for c in checkpoints)))
     sys.stdout.write(f"tensorboard --logdir {folder.parent}\n")
     return 0
+
+
+class _Beginning(FirstStep):
+    """Writes the configuration anew once everything about the first checkpoint is accepted."""
+
+    def __init__(self, held: HeldStderr, path: Path, text: str) -> None:
+        super().__init__(held)
+        self._path = path
+        self._text = text
+
+    @override
+    def begin(self, trainer: L.Trainer) -> None:
+        """Write the configuration before anything is measured."""
+        if not self._held.started:
+            self.write_config()
+        super().begin(trainer)
+
+    def write_config(self) -> None:
+        """Write the configuration of the walk."""
+        write_atomically(self._path, self._text.encode())
+
+
+@contextmanager
+def _alone(folder: Path, text: str, held: HeldStderr) -> Iterator[None]:
+    """Keep other processes out; leave no folder of a walk that is refused before it begins."""
+    with locked(folder):
+        is_new = not (folder / CONFIG).exists()
+        files = NewFiles(folder, is_new=is_new)
+        if is_new:
+            # The same walk, started a second time, finds its folder by it.
+            write_atomically(folder / CONFIG, text.encode())
+        try:
+            yield
+        except BaseException:
+            if is_new and not held.started:
+                files.remove()
+            raise
 
 
 def _parser() -> RunParser:

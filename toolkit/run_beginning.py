@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import lightning as L
@@ -10,6 +10,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from typing_extensions import override
 
 from toolkit.diagnostics import HeldStderr
+from toolkit.folder_lock import LOCK_NAME, locked
 from toolkit.progress import FirstStep
 from toolkit.run_folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
 from toolkit.table import TABLE_NAME
@@ -23,12 +24,13 @@ class NewFiles:
     """What a run adds to its folder, so that a refused run can take it away again.
 
     Args:
-        folder: The run's folder, which need not exist.
+        folder: The run's folder, which this process has locked.
+        is_new: Whether nothing has been there before, so that everything has been added.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_new: bool) -> None:
         self.folder = folder
-        self._missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        self._is_new = is_new
         self._before = self._present()
 
     def event_files(self) -> set[Path]:
@@ -36,20 +38,16 @@ class NewFiles:
         return {path for path in self._added() if path.match(EVENT_FILES)}
 
     def remove(self) -> None:
-        """Remove what has been added, and folders that have been made for it."""
-        if self._missing:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        """Remove what has been added; the folder goes with its lock, if it is new."""
         for path in self._added():
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        for parent in self._missing[1:]:
-            if not parent.is_dir() or any(parent.iterdir()):
-                break
-            parent.rmdir()
 
     def _added(self) -> set[Path]:
+        if self._is_new:
+            return {path for path in self.folder.glob("*") if path.name != LOCK_NAME}
         return self._present() - self._before
 
     def _present(self) -> set[Path]:
@@ -77,23 +75,29 @@ class RunBeginning(FirstStep):
         self._has_begun = False
 
     @contextmanager
-    def leaving_nothing(self, folder: Path) -> Iterator[None]:
+    def leaving_nothing(self, folder: Path, *, alone: bool) -> Iterator[None]:
         """Run the body, and remove what it has written if it raises before the run has begun.
 
+        Args:
+            folder: Where the run writes.
+            alone: Whether to keep other processes out meanwhile.
+
         Raises:
-            ValueError: If the folder holds another run than the one that is continued.
+            ValueError: If the folder holds another run than the one that is continued, or another
+                process writes to it.
         """
-        if not self._continues(folder):
-            _check_unused(folder)
-        self._new_files = NewFiles(folder)
-        before = _stamp(folder / CONFIG)
-        try:
-            yield
-        except BaseException:
-            # The file tells, not this object: the run may have begun in another process.
-            if _stamp(folder / CONFIG) == before:
-                rank_zero_only(self._new_files.remove)()
-            raise
+        with locked(folder) if alone else nullcontext(enter_result=False) as is_new:
+            if not self._continues(folder):
+                _check_unused(folder)
+            self._new_files = NewFiles(folder, is_new=is_new)
+            before = _stamp(folder / CONFIG)
+            try:
+                yield
+            except BaseException:
+                # The file tells, not this object: the run may have begun in another process.
+                if _stamp(folder / CONFIG) == before:
+                    rank_zero_only(self._new_files.remove)()
+                raise
 
     @override
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:

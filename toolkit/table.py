@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from toolkit.atomic import write_atomically
 
 TABLE_NAME = "measurements.csv"
+# The fields of a row that say what came out, not what was asked.
+_OUTCOME = ("value", "num_points", "versions")
 
 
 class MeasurementRow(NamedTuple):
@@ -96,14 +98,18 @@ class MeasurementTable:
     def keep(self, is_kept: Callable[[MeasurementRow], bool]) -> int:
         """Remove all other rows, all or none of them even when killed on the way.
 
+        What two processes have measured twice stays once.
+
         Returns:
             The number of rows removed.
         """
-        rows = self.rows()
-        kept = [row for row in rows if is_kept(row)]
-        if len(kept) < len(rows):
+        if not self.path.exists():
+            return 0
+        records = _records(_complete_lines(self.path))[1:]
+        kept = [row for row in map(_from_record, _single(records)) if is_kept(row)]
+        if len(kept) < len(records):
             write_atomically(self.path, _to_bytes(kept, header=True))
-        return len(rows) - len(kept)
+        return len(records) - len(kept)
 
     def rows(self) -> list[MeasurementRow]:
         """Return all rows; none if there is no file yet."""
@@ -117,13 +123,28 @@ class MeasurementTable:
 def read_measurements(path: str | Path) -> list[MeasurementRow]:
     """Return the rows of a table with their types; an unfinished last line is left out.
 
+    What has been measured twice in the same way, as by two processes at once, is returned once.
+
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If the file is no measurement table.
     """
     complete = _complete_lines(Path(path))
     _check_header(Path(path), complete)
-    return [_from_record(record) for record in _records(complete)[1:]]
+    return [_from_record(record) for record in _single(_records(complete)[1:])]
+
+
+def _single(records: Iterable[list[str]]) -> list[list[str]]:
+    """Return the first of all records that differ at most in what came out."""
+    first: dict[tuple[str, ...], list[str]] = {}
+    for record in records:
+        asked = tuple(
+            field
+            for name, field in zip(MeasurementRow._fields, record, strict=True)
+            if name not in _OUTCOME
+        )
+        first.setdefault(asked, record)
+    return list(first.values())
 
 
 def _identity(row: MeasurementRow) -> tuple[Any, ...]:

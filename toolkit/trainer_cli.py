@@ -32,6 +32,7 @@ from toolkit.run_folder import (
     SUMMARY,
     RunFolder,
     log_folder,
+    logger_folder,
     read_checkpoint,
     run_name,
 )
@@ -236,7 +237,11 @@ class TrainerCLI(LightningCLI):
         if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             super()._run_subcommand(subcommand)
             return
-        with self._beginning.leaving_nothing(log_folder(self.trainer)):
+        loggers = self.trainer.loggers
+        # Without a folder of its own a run shares that of other runs.
+        is_own = not loggers or logger_folder(loggers) is not None
+        alone = is_own and self.trainer.is_global_zero
+        with self._beginning.leaving_nothing(log_folder(self.trainer), alone=alone):
             super()._run_subcommand(subcommand)
 
     def _run_beginning(self) -> RunBeginning:
