@@ -97,8 +97,9 @@ def ranked_geometry(points: Points) -> Geometry | None:
 def _buffers(num_points: int, num_pairs: int, device: torch.device) -> Buffers:
     """Memory for one subspace at a time; none of it is used before it is written."""
     kinds = (torch.float32, torch.int32, torch.int32, torch.int64, torch.float64)
+    cosines = torch.empty(num_points, num_points, dtype=torch.float32, device=device)
     vectors = [torch.empty(num_pairs, dtype=kind, device=device) for kind in kinds]
-    return Buffers(torch.empty(num_points, num_points, device=device), *vectors)
+    return Buffers(cosines, *vectors)
 
 
 def project(

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import row_norms, unit_rows
 
 # On a CPU two float32 tiles fit into the second-level cache; elsewhere launches cost more.
@@ -36,6 +37,7 @@ class _PowerSums(NamedTuple):
     largest: float
 
 
+@full_precision
 def penalty_and_gradient(
     units: Float[Tensor, "k d"], exponent: float, scale: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""], Float[Tensor, "k d"]]:
@@ -107,6 +109,7 @@ def _signed_power_(
     return power if exponent % 2 else power.copysign_(base)
 
 
+@full_precision
 def largest_cosine(units: Float[Tensor, "k d"], *, stop_at: float = math.inf) -> float:
     """Largest |cosine|, or the first one found that is not below ``stop_at``."""
     largest = 0.0

@@ -170,7 +170,9 @@ def _covariance_sketch(features: Float[Tensor, "n d"]) -> _Sketch:
     num_rows, width = features.shape
     rows = features[:: max(num_rows // SKETCH_ROWS, 1)]
     rank = min(SKETCH_RANK, width - 1, len(rows))
-    probes = torch.randn(rank, width, generator=torch.Generator().manual_seed(0))
+    probes = torch.randn(
+        rank, width, generator=torch.Generator().manual_seed(0), dtype=torch.float32
+    )
     probes = (probes.to(rows) @ rows.T) @ rows
     # The bias column has no covariance with centred features.
     probes[:, -1] = 0

@@ -15,6 +15,7 @@ from toolkit.functional._pairs import (
     pair_ranks,
     require_points,
 )
+from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import balanced
 from toolkit.functional.correlation import pearson
 from toolkit.functional.subspace import (
@@ -105,6 +106,7 @@ class _Model(NamedTuple):
     pairs: Tensor
 
 
+@full_precision
 def _agreement(
     hidden: tuple[Tensor, Tensor],
     bases: tuple[Tensor, Tensor],

@@ -9,6 +9,7 @@ from jaxtyping import Float64, Real
 from torch import Tensor
 
 from toolkit.functional._checks import finite_real, integer_at_least, real_tensor
+from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import row_norms, unit_rows
 from toolkit.functional._triangles import add_lower, lower_gram, mirror_lower
 
@@ -120,6 +121,7 @@ def pair_moments(
     return moments
 
 
+@full_precision
 def pair_sums(
     vectors: Real[Tensor, "v d"],
     anchor: Float64[Tensor, " d"],

@@ -15,6 +15,7 @@ from toolkit.functional._checks import (
     require_memory,
     source_of_draws,
 )
+from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import row_norms
 from toolkit.functional.cosine import pair_moments, require_pairs, unit_chunks
 
@@ -184,6 +185,7 @@ def _upper_blocks(vectors: Real[Tensor, "v d"], chunk_size: int) -> Iterator[Ten
             yield (rows @ columns.T).view(-1)
 
 
+@full_precision
 def _histogram_counts(
     vectors: Real[Tensor, "v d"], num_bins: int, chunk_size: int
 ) -> Int64[Tensor, " bins"]:
@@ -197,11 +199,13 @@ def _histogram_counts(
     return counts[:-1]
 
 
+@full_precision
 def _absolute_sum(vectors: Real[Tensor, "v d"], chunk_size: int) -> float:
     blocks = _upper_blocks(vectors, chunk_size)
     return sum(float(block.abs_().sum(dtype=torch.float64)) for block in blocks)
 
 
+@full_precision
 def _regression_estimate(
     vectors: Real[Tensor, "v d"], sample: Real[Tensor, "m d"], chunk_size: int
 ) -> tuple[float, float]:

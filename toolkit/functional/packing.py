@@ -72,9 +72,7 @@ def gram_penalty_with_max(
     rows = _checked(vectors)
     number_at_least("exponent", exponent, 2)
     start = _checked_scale(scale)
-    # Half precision would spoil the powers.
-    with torch.autocast(rows.device.type, enabled=False):
-        penalty, largest = _GramPenalty.apply(rows, float(exponent), start)  # type: ignore[no-untyped-call]
+    penalty, largest = _GramPenalty.apply(rows, float(exponent), start)  # type: ignore[no-untyped-call]
     return PenaltyWithMax(penalty, largest)
 
 
@@ -127,7 +125,9 @@ def random_max_abs_cosine(
     require_memory("num_vectors", num_vectors, dim)
     best = math.inf
     for _ in range(num_draws):
-        draw = torch.randn(num_vectors, dim, generator=draws, device=draws.device)
+        draw = torch.randn(
+            num_vectors, dim, generator=draws, device=draws.device, dtype=torch.float32
+        )
         best = min(best, largest_cosine(normalised(draw)[0], stop_at=best))
     return best
 

@@ -28,6 +28,7 @@ from toolkit.functional._pairs import (
     has_direction,
     require_points,
 )
+from toolkit.functional._precision import full_precision
 from toolkit.functional._principal import center, principal_axes, project_out, share_inside
 from toolkit.functional._scale import balanced
 from toolkit.functional.subspace import gaussian_frame, orthonormal_basis, require_components
@@ -129,6 +130,7 @@ def subspace_pga(
     return _stacked(layers) if states.ndim == 3 else layers[0]
 
 
+@full_precision
 def _layer_scores(
     hidden: Float[Tensor, "n d"],
     basis: Float[Tensor, "d k"],

@@ -19,6 +19,7 @@ from toolkit.functional._checks import (
     source_of_draws,
 )
 from toolkit.functional._labels import Split, integer_labels, stratified_split, train_classes
+from toolkit.functional._precision import full_precision
 from toolkit.functional._softmax_regression import Design, minimise
 from toolkit.functional._standardise import standardise
 
@@ -161,6 +162,7 @@ class _Task(NamedTuple):
     max_iter: int
 
 
+@full_precision
 def _fit_layer(features: Float[Tensor, "n d"], task: _Task) -> LinearProbe:
     """One layer's probe, its penalty chosen first where there are several."""
     penalty = task.penalties[0]
@@ -205,6 +207,7 @@ def _chosen(
     return task.penalties[best], minimum.weight[best : best + 1]
 
 
+@full_precision
 def _scores(
     features: Float[Tensor, "n d"],
     mean: Float[Tensor, " d"],

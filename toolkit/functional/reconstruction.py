@@ -19,6 +19,7 @@ from toolkit.functional._checks import (
     integer_at_least,
     integer_tensor,
 )
+from toolkit.functional._precision import full_precision
 
 # Reading and writing the matrix of outputs once costs as much as this many multiply-adds per
 # entry; the Gram route saves products but passes over the outputs more often.
@@ -94,6 +95,7 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
     )
 
 
+@full_precision
 def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayout) -> Tensor:
     """Return the loss on a sparse batch: summed over features, averaged over samples.
 
@@ -122,9 +124,7 @@ def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayout) -> Tens
         )
     if cells.value.dtype != weight.dtype:
         raise ValueError(f"cells: expected values of {weight.dtype}, got {cells.value.dtype}")
-    # The products of a step would be rounded to half precision, which changes the results.
-    with torch.autocast(weight.device.type, enabled=False):
-        loss: Tensor = _SparseReconstruction.apply(weight, bias, cells)  # type: ignore[no-untyped-call]
+    loss: Tensor = _SparseReconstruction.apply(weight, bias, cells)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -146,6 +146,7 @@ def dense_reconstruction_loss(weight: Tensor, bias: Tensor, inputs: Tensor) -> T
     return (reconstruct(weight, bias, inputs) - inputs).square().sum(dim=1).mean()
 
 
+@full_precision
 def reconstruct(weight: Tensor, bias: Tensor, inputs: Tensor) -> Tensor:
     """Return ``relu(W W^T x + b)`` for each sample, shape ``(B, n)``.
 

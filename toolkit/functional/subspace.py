@@ -1,6 +1,7 @@
 """Subspaces of the residual stream: the readout's, random ones, and what remains without PCs."""
 
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from toolkit.functional._checks import (
     lift,
     require_memory,
 )
+from toolkit.functional._precision import full_precision
 from toolkit.functional._principal import center, principal_axes, project_out, top_eigenpairs
 from toolkit.functional._scale import excess_exponent, times_power
 from toolkit.functional._triangles import lower_gram
@@ -67,6 +69,7 @@ def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Ten
     return _readout_basis(rows, k, centered=centered)
 
 
+@full_precision
 def haar_bases(dim: int, k: int, num: int, *, generator: torch.Generator) -> Tensor:
     """Orthonormal bases of ``num`` independent uniformly distributed subspaces.
 
@@ -166,26 +169,27 @@ def gaussian_frame(
     Where ``rows`` is well below ``dim``, only the first ``rows`` coordinates are those of the
     whole space: a rotation of the others has gathered their part in k more.
     """
-    device = generator.device
+    options: dict[str, Any] = {"dtype": torch.float32, "device": generator.device}
     rest = 0 if rows is None else dim - rows
     if rest <= k or dim < 2 * k:
         rest = 0
-    gaussian = torch.randn(dim - rest, k, generator=generator, device=device)
+    gaussian = torch.randn(dim - rest, k, generator=generator, **options)
     if dim < 2 * k:
         # Here A^T A, which squares the condition number, would cost digits.
         orthonormal, triangle = torch.linalg.qr(gaussian)
-        return orthonormal, torch.diag(torch.where(triangle.diagonal() < 0, -1.0, 1.0))
+        signs = torch.where(triangle.diagonal() < 0, -1.0, 1.0)
+        return orthonormal, torch.diag(signs.to(gaussian))
     if rest:
         gaussian = torch.cat([gaussian, _gaussian_triangle(rest, k, generator)])
     lower = torch.linalg.cholesky(lower_gram(gaussian.mT))
-    identity = torch.eye(k, device=device)
+    identity = torch.eye(k, **options)
     return gaussian, torch.linalg.solve_triangular(lower, identity, upper=False).mT
 
 
 def _gaussian_triangle(num_rows: int, k: int, generator: torch.Generator) -> Float32[Tensor, "k k"]:
     """Triangular factor R of a Gaussian matrix of ``num_rows`` >= k rows (Bartlett 1933)."""
     device = generator.device
-    triangle = torch.randn(k, k, generator=generator, device=device).triu(1)
+    triangle = torch.randn(k, k, generator=generator, device=device, dtype=torch.float32).triu(1)
     uniform = torch.rand(k, generator=generator, device=device, dtype=torch.float64)
     freedom = np.arange(num_rows, num_rows - k, -1)
     squares = 2 * gammaincinv(freedom / 2, uniform.cpu().numpy())
@@ -224,6 +228,7 @@ def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Floa
     return (vectors * torch.where(largest < 0, -1.0, 1.0)).to(dtype)
 
 
+@full_precision
 def _row_gram(
     rows: Real[Tensor, "v d"], dtype: torch.dtype, *, centered: bool
 ) -> Float64[Tensor, "d d"]:
