@@ -35,16 +35,16 @@ def main(args: list[str] | None = None) -> int:
     debug = "--debug" in args
     args = [argument for argument in args if argument != "--debug"]
     args, threads = _without_threads(args)
+    return run_quietly(lambda held: _run(args, threads, held), debug=debug)
+
+
+def _run(args: list[str], threads: str | None, held: HeldStderr) -> int:
     if args[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_help())
         return 0
     if args[:1] == ["--version"]:
         sys.stdout.write(f"{__version__}\n")
         return 0
-    return run_quietly(lambda held: _run(args, threads, held), debug=debug)
-
-
-def _run(args: list[str], threads: str | None, held: HeldStderr) -> int:
     command = _command(args)
     args = join_negative_numbers(args)
     if threads is None:

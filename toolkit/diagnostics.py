@@ -7,10 +7,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from toolkit.interruption import Interrupted, interruption
 from toolkit.parser_messages import shortened
+from toolkit.shown_text import ShownText, shown_output
 
 _USAGE_ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -64,6 +65,11 @@ class HeldStderr(io.TextIOBase):
         """Flush what was passed on."""
         self._stream.flush()
 
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """The encoding of the stream behind."""
+        return self._stream.encoding
+
     def isatty(self) -> bool:
         """Return whether the text ends up on a terminal."""
         return self._stream.isatty()
@@ -89,23 +95,33 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
         The command's code, also that of a SystemExit; 2 after an exception before the first
         step, 1 after a later one, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    with _held_stderr(hold=not debug) as held:
-        try:
-            with interruption.handled():
-                code = action(held)
-        except Interrupted as ended:
-            return _interrupted(held, ended.exit_code, getattr(ended, "__notes__", ()))
-        except KeyboardInterrupt as pressed:
-            return _interrupted(held, notes=getattr(pressed, "__notes__", ()))
-        except SystemExit as leaving:
-            # Lightning turns a KeyboardInterrupt into an exit with code 1.
-            if isinstance(leaving.__context__, KeyboardInterrupt):
-                return _interrupted(held, notes=getattr(leaving.__context__, "__notes__", ()))
-            held.release()
-            return _exit_code(leaving)
-        except Exception as error:  # noqa: BLE001
-            return _failed(error, held, debug=debug)
+    with shown_output() as out, _held_stderr(hold=not debug) as held:
+        code = _run(action, held, debug=debug)
+        out.flush()
+        if out.error is not None:
+            held.write(f"standard output: {out.error.strerror}\n")
+            # What a run has written to its folder is whole; a mere answer is lost.
+            code = code or int(not held.started)
+    return code
+
+
+def _run(action: Callable[[HeldStderr], int], held: HeldStderr, *, debug: bool) -> int:
+    try:
+        with interruption.handled():
+            code = action(held)
+    except Interrupted as ended:
+        return _interrupted(held, ended.exit_code, getattr(ended, "__notes__", ()))
+    except KeyboardInterrupt as pressed:
+        return _interrupted(held, notes=getattr(pressed, "__notes__", ()))
+    except SystemExit as leaving:
+        # Lightning turns a KeyboardInterrupt into an exit with code 1.
+        if isinstance(leaving.__context__, KeyboardInterrupt):
+            return _interrupted(held, notes=getattr(leaving.__context__, "__notes__", ()))
         held.release()
+        return _exit_code(leaving)
+    except Exception as error:  # noqa: BLE001
+        return _failed(error, held, debug=debug)
+    held.release()
     return code
 
 
@@ -148,12 +164,13 @@ def _exit_code(leaving: SystemExit) -> int:
 def _held_stderr(*, hold: bool) -> Iterator[HeldStderr]:
     """Put a `HeldStderr` in place of standard error, for log handlers as well."""
     stream = sys.stderr
-    held = HeldStderr(stream, hold=hold)
+    held = HeldStderr(cast("TextIO", ShownText(stream)), hold=hold)
     _redirect_handlers(stream, held)
     try:
         with redirect_stderr(held):
             yield held
     finally:
+        held.flush()
         _redirect_handlers(held, stream)
 
 
