@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,17 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from callbacks import CheckpointSchedule
 from tests.callbacks.toy import toy_data, toy_model
 from tests.data.tiny_corpus import tiny_corpus, write_folder
 from toolkit.checkpointing import AtomicCheckpointIO, RunCheckpoint
+from toolkit.lm.checkpoints import LocalFolders
+from toolkit.lm.families import embedding_matrix, language_model_parts
+from toolkit.lm.lightning_checkpoints import LightningCheckpoints
+from toolkit.lm.tensors import read_embedding
 from toolkit.models import LanguageModel
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,6 +36,9 @@ CONFIG: dict[str, Any] = {
     "intermediate_size": 16,
     "max_position_embeddings": 32,
 }
+
+
+IDS = torch.tensor([[5, 1, 4, 2]])
 
 
 def make_model() -> LanguageModel:
@@ -118,6 +127,92 @@ def test_steps(
     assert "Writing" not in capfd.readouterr().err
     names = {found.name for found in path.glob("hf/*/*")}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
+
+
+def sized() -> LanguageModel:
+    torch.manual_seed(0)
+    return LanguageModel({**CONFIG, "vocab_size": 300})
+
+
+def with_compiled_blocks() -> LanguageModel:
+    """Each block on its own, as it is done to compile them only once."""
+    model = sized()
+    blocks: Any = language_model_parts(model.model).blocks
+    for index, block in enumerate(blocks):
+        blocks[index] = torch.compile(block, backend="eager")
+    return model
+
+
+@pytest.fixture
+def _eager() -> Iterator[None]:
+    # Compiling takes long, and changes no name.
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@pytest.mark.usefixtures("_eager")
+def test_compiled_blocks_are_saved_under_their_own_names(folder: Path, tmp_path: Path) -> None:
+    model = with_compiled_blocks()
+    assert any("_orig_mod" in name for name in model.state_dict())
+    fit(tmp_path, tiny_corpus(folder), CheckpointSchedule(schedule=[3]), model=model)
+    with torch.no_grad():
+        expected = model.eval()(IDS)
+        path = saved_in(tmp_path) / "hf" / "step-00000006"
+        names = load_file(path / "model.safetensors")
+        assert not any("_orig_mod" in name for name in names)
+        last = saved_in(tmp_path) / "step-00000006.ckpt"
+        for series in (LocalFolders(str(path)), LightningCheckpoints(str(last))):
+            opened = series.checkpoints()[0].open().model
+            assert torch.equal(opened(IDS).logits, expected)
+        # Lightning reads its own file, whatever is compiled now.
+        loaded = LanguageModel.load_from_checkpoint(last, weights_only=True).eval()
+        assert torch.equal(loaded(IDS), expected)
+    embedding = read_embedding(last, "output").tensor
+    assert torch.equal(embedding, read_embedding(path, "output").tensor)
+
+
+@pytest.mark.usefixtures("_eager")
+def test_a_run_of_compiled_blocks_continues(folder: Path, tmp_path: Path) -> None:
+    """From a checkpoint of compiled blocks and of others, to the same weights."""
+    data, middle = tiny_corpus(folder), "step-00000003.ckpt"
+    for first in (sized, with_compiled_blocks):
+        path = tmp_path / first.__name__
+        whole = fit(path / "whole", data, CheckpointSchedule(schedule=[3]), model=first())
+        wanted = {name.replace("_orig_mod.", ""): w for name, w in whole.state_dict().items()}
+        for second in (sized, with_compiled_blocks):
+            continued = fit(
+                path / second.__name__,
+                data,
+                model=second(),
+                ckpt_path=saved_in(path / "whole") / middle,
+            )
+            found = continued.state_dict()
+            assert {name.replace("_orig_mod.", "") for name in found} == set(wanted)
+            for name, weight in found.items():
+                assert torch.equal(weight, wanted[name.replace("_orig_mod.", "")])
+
+
+def test_weights_of_wrapped_parts_are_read_under_their_own_names(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Folders that others have saved, wrapped as a whole and in parts."""
+    model: Any = sized().model
+    model.train(False)
+    for prefix in ("_orig_mod.", "module.", "_orig_mod.module.", "_fsdp_wrapped_module."):
+        state = {
+            prefix + name.replace("layers.0.", "layers.0._orig_mod."): weight.clone()
+            for name, weight in model.state_dict().items()
+        }
+        path = tmp_path / f"step-{len(prefix)}"
+        model.config.save_pretrained(path)
+        save_file(state, path / "model.safetensors", {"format": "pt"})
+        opened = LocalFolders(str(path)).checkpoints()[0].open().model
+        with torch.no_grad():
+            assert torch.equal(opened(IDS).logits, model(IDS).logits)
+        for matrix in ("input", "output"):
+            found = read_embedding(path, matrix).tensor
+            parts = language_model_parts(model)
+            assert torch.equal(found, embedding_matrix(parts, matrix))
 
 
 def test_others_can_load_the_weights_of_each_step(folder: Path, tmp_path: Path) -> None:

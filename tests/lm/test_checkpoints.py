@@ -92,7 +92,7 @@ def test_a_pickle_that_wants_to_run_code_is_refused(tmp_path: Path) -> None:
     tiny_model().config.save_pretrained(folder)
     torch.save({"x": Evil()}, folder / "pytorch_model.bin")
     with pytest.raises(
-        ValueError, match=r"expected plain tensors in .* refused, nothing in it was run"
+        ValueError, match=r"expected plain types and tensors in .*; refused, nothing in it was run"
     ):
         LocalFolders(str(folder), allow_pickle=True).checkpoints()[0].open()
     assert not (tmp_path / "was_run").exists()

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from toolkit.lm._gguf import GgufWeights, gguf_package
+from toolkit.lm._names import WRAPPED
+from toolkit.lm._pickled import open_pickled
+from toolkit.lm._safetensors import open_safetensors
+from toolkit.lm._stores import Folder
+from toolkit.lm._weight_files import Weights
 from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.pretrained import load_tokenizer
@@ -43,13 +48,15 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
             f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
             f"{advice}"
         )
-    if allow_pickle:
-        for path in sorted(folder.glob("pytorch_model*.bin")):
-            check_file(path)
-    safe = None if allow_pickle else True
-    return OpenedModel(
-        _whole_model(folder, dtype, label, use_safetensors=safe), folder_tokenizer(folder)
-    )
+    try:
+        options = _checked_names(folder, allow_pickle=allow_pickle)
+    except ValueError as error:
+        reason = str(error).removeprefix("source: ")
+        raise ValueError(
+            f"checkpoint: expected a whole model in {label}, got an unusable file ({reason})"
+        ) from error
+    options["use_safetensors"] = None if allow_pickle else True
+    return OpenedModel(_whole_model(folder, dtype, label, **options), folder_tokenizer(folder))
 
 
 def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
@@ -144,6 +151,21 @@ def _whole_model(
     model.eval()
     whole: PreTrainedModel = model
     return whole
+
+
+def _checked_names(folder: Path, *, allow_pickle: bool) -> dict[str, Any]:
+    """Check the files, and return the option that renames weights of wrapped parts of a model."""
+    store = Folder(folder)
+    weights: Weights | None = open_safetensors(store)
+    if weights is None and allow_pickle:
+        for path in sorted(folder.glob("pytorch_model*.bin")):
+            check_file(path)
+        weights = open_pickled(store)
+    names = () if weights is None else weights.names
+    depth = max((len(WRAPPED.findall(name)) for name in names), default=0)
+    # Each renaming takes one away; a comment in the pattern tells them apart.
+    patterns = (f"{WRAPPED.pattern}(?#{number})" for number in range(depth))
+    return {"key_mapping": dict.fromkeys(patterns, "")} if depth else {}
 
 
 def _dense() -> dict[str, Any]:

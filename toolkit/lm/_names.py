@@ -55,8 +55,8 @@ _HEADLESS = re.compile(
 )
 _NUMBERED = re.compile(r"(?:^|\.)\d+\.")
 # What torch.compile, sharding and data parallelism put between a module and its weights.
-_WRAPPERS = r"(?:_orig_mod|_fsdp_wrapped_module|module)"
-_WRAPPED = re.compile(rf"(?<![^.]){_WRAPPERS}\.")
+WRAPPED = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|module)\.")
+_COMPILED = re.compile(r"(?<![^.])_orig_mod\.")
 
 
 def check_matrix(matrix: str) -> None:
@@ -87,7 +87,21 @@ def is_outside_blocks(name: str) -> bool:
 
 def without_wrappers(name: str) -> str:
     """Return a weight's name as it is in the model itself, whatever the model is wrapped in."""
-    return _WRAPPED.sub("", name)
+    return WRAPPED.sub("", name)
+
+
+def rename_weights(state: dict[str, Any], names: Iterable[str]) -> None:
+    """Give weights, in place, the names that a module has whose parts may be compiled.
+
+    Args:
+        state: Weights by name, from a module of which the same parts, others or none were compiled.
+        names: The module's own names; where they are none, no part counts as compiled.
+    """
+    own = {_COMPILED.sub("", name): name for name in names}
+    for name in list(state):
+        plain = _COMPILED.sub("", name)
+        if own.get(plain, plain) != name:
+            state[own.get(plain, plain)] = state.pop(name)
 
 
 def ties_matrices(config: Mapping[str, Any] | None) -> bool | None:

@@ -11,6 +11,7 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn import functional as F
 
+from toolkit.lm._names import rename_weights
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
 
@@ -257,9 +258,12 @@ class LanguageModel(L.LightningModule):
             "revision": None,
         }
         checkpoint[_SOURCE] = None if self.source is None else tuple(self.source)
+        rename_weights(checkpoint["state_dict"], ())
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Remember which step the weights belong to, and where the first ones came from."""
+        # Whatever of the model was compiled when it was saved, and is compiled now.
+        rename_weights(checkpoint.get("state_dict", {}), self.state_dict())
         self._loaded_step = checkpoint["global_step"]
         source = checkpoint.get(_SOURCE)
         self.source = None if source is None else WeightsSource(*source)
