@@ -17,6 +17,7 @@ from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
+from toolkit.interruption import interruption
 from toolkit.points import Point
 from toolkit.threads import suited_to
 
@@ -269,7 +270,9 @@ class MeasurementCallback(Callback, ABC):
         try:
             with untouched(pl_module), suited_to(pl_module):
                 points = self.measure(moment)
-                self._publish(moment, points)
+                # What is measured is written whole, whatever signal comes.
+                with interruption.deferred():
+                    self._publish(moment, points)
         except Exception as error:
             if self.on_error == "raise" or (self.on_error is None and not self._fitting):
                 raise

@@ -100,13 +100,13 @@ class Walk:
     def _walk_model(
         self, model: str, checkpoints: Iterator[Checkpoint], record: WalkRecord
     ) -> None:
-        logger = ModelLogger(self.folder, model)
         self.restore(record, model)
-        for checkpoint in checkpoints:
-            self._visit(checkpoint, logger, record)
-            # Trainer and model refer to each other, and two models may be more than fits.
-            gc.collect()
-        logger.close()
+        record.keep_points(model)
+        with closing(ModelLogger(self.folder, model)) as logger:
+            for checkpoint in checkpoints:
+                self._visit(checkpoint, logger, record)
+                # Trainer and model refer to each other, and two models may be more than fits.
+                gc.collect()
 
     def _visit(self, checkpoint: Checkpoint, logger: ModelLogger, record: WalkRecord) -> None:
         start = time.monotonic()

@@ -35,7 +35,7 @@ class WalkRecord:
         self._done = _last_rows(rows)
         self.table.keep(lambda row: (row.model, row.step) in self._done)
         for model in {row.model for row in rows}:
-            self._keep_points(model)
+            self.keep_points(model)
 
     def hash_of(self, checkpoint: Checkpoint) -> str | None:
         """Return the weights hash with which the checkpoint has been measured, None if it has not.
@@ -101,7 +101,7 @@ class WalkRecord:
             if first == checkpoint.step < step:
                 self._done.pop((model, step), None)
         self.table.keep(lambda row: (row.model, row.step) in self._done)
-        self._keep_points(model)
+        self.keep_points(model)
         return True
 
     def finish(self, points: Iterable[Point], num_parameters: int, common: dict[str, Any]) -> None:
@@ -131,7 +131,11 @@ class WalkRecord:
             step: int(values[tag]) for step, values in self.history(model).items() if tag in values
         }
 
-    def _keep_points(self, model: str) -> None:
+    def keep_points(self, model: str) -> None:
+        """Remove the points of a model's checkpoints that are not whole, if they have rows or not.
+
+        A curve has points before the table has rows.
+        """
         steps = {step for name, step in self._done if name == model}
         keep_steps(self._folder / model_folder(model), steps)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from toolkit.functional._checks import integer_at_least, lift
 from toolkit.functional.pooling import _last_token, _masked_mean
+from toolkit.interruption import interruption
 from toolkit.lm._batches import (
     divided,
     num_positions,
@@ -95,7 +96,10 @@ def hidden_states(
     with measuring(language_model), positions_restored(language_model):
         batches = divided(language_model, ids, batch_size, reader.read)
         for indices in with_progress(batches, description="texts") if progress else batches:
-            for name, pooled in reader.read(indices).items():
+            # Ctrl-C and SIGTERM end the reading after a batch.
+            with interruption.deferred():
+                found = reader.read(indices)
+            for name, pooled in found.items():
                 if name not in states:
                     shape = (len(ids), pooled.shape[-1])
                     states[name] = torch.empty(shape, dtype=torch.float32, device="cpu")
