@@ -4,7 +4,7 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -41,39 +41,51 @@ def file_columns(path: Path) -> Columns:
 
 
 def saved_parts(folder: Path) -> dict[str, Columns]:
-    """Return the columns of each part of a folder that ``datasets`` has saved.
+    """Return the columns of ``train`` and ``test``, or of the only part, of a saved folder.
 
     Raises:
-        ValueError: If it is no such folder, or damaged.
+        ValueError: If ``datasets`` has not saved it, it is damaged, or it has other parts.
     """
     from datasets import load_from_disk  # noqa: PLC0415
-    from pyarrow import ArrowException  # type: ignore[import-untyped]  # noqa: PLC0415
 
-    try:
+    with _named(folder):
         loaded = load_from_disk(str(folder))
-        if isinstance(loaded, dict):
-            return parts_of(loaded, str(folder))
-        return {"train": loaded[:]}
-    except (OSError, KeyError, TypeError, ArrowException, csv.Error) as error:
-        raise ValueError(
-            f"source: expected a folder written by datasets' save_to_disk, got {folder} "
-            f"({_first_line(error)}); give a CSV or Parquet file, or such a folder"
-        ) from error
+    parts = loaded if isinstance(loaded, dict) else {"train": loaded}
+    names = part_names(parts, str(folder))
+    with _named(folder):
+        return {name: parts[name][:] for name in names}
 
 
-def parts_of(loaded: Mapping[str, Any], source: str) -> dict[str, Columns]:
-    """Return the columns of ``train`` and ``test``, or of the only part.
+def part_names(parts: Collection[str], source: str) -> tuple[str, ...]:
+    """Return ``train`` and ``test``, or the name of the only part.
 
     Raises:
         ValueError: If there are several parts, and not these.
     """
-    if len(loaded) > 1 and not {"train", "test"} <= set(loaded):
+    if len(parts) > 1 and not {"train", "test"} <= set(parts):
         raise ValueError(
-            f"source: expected parts named train and test, got {sorted(loaded)} in {source}; "
+            f"source: expected parts named train and test, got {sorted(parts)} in {source}; "
             "give a folder or file with one part"
         )
-    names = ("train", "test") if len(loaded) > 1 else tuple(loaded)
-    return {name: loaded[name][:] for name in names}
+    return ("train", "test") if len(parts) > 1 else tuple(parts)
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Let what `datasets` raises of a folder name the folder."""
+    from pyarrow import ArrowException  # type: ignore[import-untyped]  # noqa: PLC0415
+
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, IndexError, ArrowException) as error:
+        reason = _first_line(error).replace(str(folder), folder.name)
+        if isinstance(error, IndexError):
+            # It saves a part without rows, and cannot load it.
+            reason = "no rows"
+        raise ValueError(
+            f"source: expected a folder written by datasets' save_to_disk, got {folder} "
+            f"({reason}); give a CSV or Parquet file, or such a folder"
+        ) from error
 
 
 def _csv_columns(path: Path) -> Columns:

@@ -50,9 +50,14 @@ def say_left_out(counts: Mapping[str, int], source: str | Path) -> None:
         counts: How many there were, by what they are; 0 is not mentioned.
         source: Where they were.
     """
-    left_out = [f"{what} ({number})" for what, number in counts.items() if number]
+    left_out = shown_counts(counts)
     if left_out:
-        warnings.warn(f"source: left out of {source}: {', '.join(left_out)}", stacklevel=3)
+        warnings.warn(f"source: left out of {source}: {left_out}", stacklevel=3)
+
+
+def shown_counts(counts: Mapping[str, int]) -> str:
+    """Return the counts that are not 0 as text."""
+    return ", ".join(f"{what} ({number})" for what, number in counts.items() if number)
 
 
 def _line(content: bytes, position: int) -> int:

@@ -7,8 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.data._tables import PUBLISHED_COLUMNS, Columns, file_columns, parts_of, saved_parts
-from toolkit.data._text_files import BYTE_ORDER_MARK, check_no_nul, say_left_out
+from toolkit.data._tables import (
+    PUBLISHED_COLUMNS,
+    Columns,
+    file_columns,
+    part_names,
+    saved_parts,
+)
+from toolkit.data._text_files import BYTE_ORDER_MARK, check_no_nul, say_left_out, shown_counts
 from toolkit.data.labelled_texts import LabelledTexts, Pool, draw_texts
 
 AG_NEWS = "fancyzhx/ag_news"
@@ -92,14 +98,16 @@ def _hub_parts(name: str) -> dict[str, Columns]:
             f"source: expected {name} in the cache or a network to fetch it, got neither; run once "
             "with network and without HF_HUB_OFFLINE, or give the path of a local CSV file"
         ) from error
-    return parts_of(loaded, name)
+    return {part: loaded[part][:] for part in part_names(loaded, name)}
 
 
 def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
     """The texts of each part, and labels from 0; what could be read in two ways is refused."""
     left_out: Counter[str] = Counter()
     found = {name: _labelled(columns, source, left_out) for name, columns in parts.items()}
-    say_left_out(left_out, source)
+    if not all(found.values()):
+        counts = shown_counts(left_out) or "no rows"
+        raise ValueError(f"source: expected rows with text and label in {source}, got {counts}")
     labels = {label for pairs in found.values() for _, label in pairs}
     firsts = [first for first in (0, 1) if labels == set(range(first, first + len(CLASSES)))]
     if not firsts:
@@ -107,8 +115,9 @@ def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
         cut = ", ".join(shown[:_NUM_SHOWN]) + (", ..." if len(shown) > _NUM_SHOWN else "")
         raise ValueError(
             f"source: expected each of the labels 0 to 3, or each of 1 to 4, in {source}, got "
-            f"{cut or 'none'}; which class is which? renumber them"
+            f"{cut}; which class is which? renumber them"
         )
+    say_left_out(left_out, source)
     return {
         name: Pool([text for text, _ in pairs], [int(label) - firsts[0] for _, label in pairs])
         for name, pairs in found.items()
