@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -707,3 +708,16 @@ def test_a_killed_run_continues_as_if_nothing_had_happened(
     runs = tmp_path / "checkpoints"
     assert [path.name for path in (runs / "killed").iterdir()] == ["version_0"]
     assert_same_run(runs / "whole" / "version_0", runs / "killed" / "version_0")
+
+
+def test_refuses_more_processes_than_a_machine_can_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(tmp_path, *TINY, "--trainer.accelerator=cpu", "--trainer.devices=7000") == 2
+    err = capsys.readouterr().err
+    assert re.fullmatch(
+        r"error: trainer\.devices: expected at most \d+ on this machine, one process each, "
+        r"got 7000\n",
+        err,
+    )
+    assert not list(tmp_path.iterdir())

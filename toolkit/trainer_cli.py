@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from jsonargparse import Namespace
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import Callback, ProgressBar
@@ -42,6 +43,8 @@ from toolkit.threads import ThreadChoice, restored
 
 DEFAULT_ROOT = "checkpoints"
 _SECONDS_BETWEEN_FLUSHES = 5
+# A process of a command takes about 300 MiB before it has a model.
+_ALWAYS_ALLOWED_PROCESSES = 16
 # What Lightning itself understands beside the path of a file.
 _LIGHTNING_PATH = re.compile(r"best$|hpc$|registry\b|\w+://")
 
@@ -207,6 +210,7 @@ class TrainerCLI(LightningCLI):
     @override
     def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
         """Add the logger, the checkpoint and the bar, each unless told otherwise."""
+        _check_processes(config["devices"])
         self._beginning = self._run_beginning()
         bare = config["barebones"]
         # Lightning's own checkpoint is saved at the end of a fast_dev_run, too.
@@ -268,6 +272,21 @@ class TrainerCLI(LightningCLI):
             # It would be written at step 0 again when the run is continued.
             default_hp_metric=False,
             flush_secs=_SECONDS_BETWEEN_FLUSHES,
+        )
+
+
+def _check_processes(devices: object) -> None:
+    """Refuse numbers of processes that would take a machine down before the first step.
+
+    Raises:
+        ValueError: If there are more devices than accelerators, cores and 16.
+    """
+    most = max(os.cpu_count() or 1, torch.accelerator.device_count(), _ALWAYS_ALLOWED_PROCESSES)
+    number = int(devices) if str(devices).isdecimal() else 0  # type: ignore[call-overload]
+    if number > most:
+        raise ValueError(
+            f"trainer.devices: expected at most {most} on this machine, one process each, got "
+            f"{number}"
         )
 
 
