@@ -15,6 +15,8 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     (r"The `srun` command is available on your system", UserWarning),
     # A version folder is not empty when its run is continued, which was asked for.
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
+    # The lock of a run lies in its folder; a folder with an earlier run has been refused.
+    (r"Experiment logs directory .* exists and is not empty", UserWarning),
     # A new version folder starts from a checkpoint of another one, which was asked for.
     (r"The dirpath has changed from ", UserWarning),
     # With another interval, or none, the names of older files are all that is not restored.
