@@ -18,12 +18,13 @@ from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.interruption import interruption
-from toolkit.points import Point
+from toolkit.points import Point, values_by_layer
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SHOWN = 4
 SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 
 
@@ -52,6 +53,7 @@ class MeasurementCallback(Callback, ABC):
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
         history: What ``fit`` measured, values by step and tag; it travels with checkpoints. In a
             stand-alone ``validate`` of checkpoints as they were published, what that measured.
+        has_warned: Whether it has warned of values that are not finite, once for all callbacks.
         shared: What callbacks share within a step; a trainer's first one keeps it for all.
 
     Raises:
@@ -77,6 +79,7 @@ class MeasurementCallback(Callback, ABC):
         self._suffix = ""
         self._fitting = True
         self._has_validated = False
+        self.has_warned = False
         self._last_step: float = inf
         self._step_before = 0
         self._checkpoint_step: int | None = None
@@ -108,6 +111,11 @@ class MeasurementCallback(Callback, ABC):
     def headline_lines(self) -> list[str]:
         """Return sentences for the end of a run, from the end of `history`."""
         return []
+
+    def nonfinite_lines(self) -> list[str]:
+        """Return a sentence about values that were not finite, from the end of `history`."""
+        counts = _nonfinite(self.latest, self.tag("num_nonfinite"))
+        return [f"{self.prefix}: {_counted(counts)}"] if counts else []
 
     def tag(self, quantity: str, layer: str = "", *, metric: str = "") -> str:
         """Return the tag of a number, ``prefix/quantity/layer``."""
@@ -290,12 +298,24 @@ class MeasurementCallback(Callback, ABC):
         }
         if self._fitting or moment.source is not None:
             self.history[moment.step] = values
+        self._warn_of_nonfinite(moment, values)
         # Not pl_module.log: Lightning would visit each value again after every later batch.
         moment.trainer.callback_metrics.update(
             {tag: torch.tensor(value, dtype=torch.float64) for tag, value in values.items()}
         )
         if moment.trainer.is_global_zero and self._recorder:
             self._write(moment, points, values, self._recorder)
+
+    def _warn_of_nonfinite(self, moment: Moment, values: Mapping[str, float]) -> None:
+        """Warn once in a run, unless its loss has been warned about."""
+        counts = _nonfinite(values, self.tag("num_nonfinite"))
+        callbacks = _callbacks(moment.trainer)
+        if counts and not any(getattr(other, "has_warned", False) for other in callbacks):
+            self.has_warned = True
+            rank_zero_warn(
+                f"{self.prefix}: {_counted(counts)} at step {moment.step}; what depends on them "
+                "is NaN"
+            )
 
     def _write(
         self, moment: Moment, points: list[Point], values: dict[str, float], recorder: Recorder
@@ -319,6 +339,20 @@ class MeasurementCallback(Callback, ABC):
         model = getattr(moment.pl_module, "model", moment.pl_module)
         parameters: Iterable[tuple[str, Tensor]] = model.named_parameters()
         return parameters
+
+
+def _nonfinite(values: Mapping[str, float], tag: str) -> dict[str, float]:
+    """How many values were not finite, by layer, an empty name where there is none."""
+    counts = {"": values.get(tag, 0.0), **values_by_layer(values, tag)}
+    return {layer: count for layer, count in counts.items() if count > 0}
+
+
+def _counted(counts: Mapping[str, float]) -> str:
+    total = sum(counts.values())
+    names = [layer for layer in counts if layer]
+    where = f" in {', '.join(names[:_SHOWN])}" if names else ""
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{total:,.0f} {'value' if total == 1 else 'values'}{where}{rest} not finite"
 
 
 def _callbacks(trainer: L.Trainer) -> list[Callback]:

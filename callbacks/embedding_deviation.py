@@ -98,8 +98,8 @@ class EmbeddingDeviation(LanguageModelCallback):
         """Return epsilon, class and capacity of each matrix."""
         lines = []
         for name in ("input", "output"):
-            epsilon = self.latest.get(self.tag("value", name))
-            if epsilon is not None:
+            epsilon = self.latest.get(self.tag("value", name), math.nan)
+            if not math.isnan(epsilon):
                 number = self.latest[self.tag("class", name)]
                 capacity = self.latest[self.tag("log10", name, metric="capacity")]
                 kind = "between the classes" if math.isnan(number) else f"class {number:.0f}"

@@ -106,7 +106,7 @@ class ScalingLaw(MeasurementCallback):
     def headline_lines(self) -> list[str]:
         """Return alpha_m with its standard error and window."""
         names = ("alpha_m", "alpha_m_stderr", "window_min", "window_max", "r2")
-        if self.tag("alpha_m") not in self.latest:
+        if math.isnan(self.latest.get(self.tag("alpha_m"), math.nan)):
             return []
         alpha, error, low, high, r2 = (self.latest[self.tag(name)] for name in names)
         return [

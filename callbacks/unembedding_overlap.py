@@ -1,5 +1,6 @@
 """Is the superposition of the unembedding strong: every row there, overlaps about 1/m."""
 
+import math
 from typing import ClassVar
 
 from callbacks.language_model import LanguageModelCallback
@@ -27,8 +28,8 @@ class UnembeddingOverlap(LanguageModelCallback):
 
     def headline_lines(self) -> list[str]:
         """Return the overlap beside that of random rows."""
-        overlap = self.latest.get(self.tag("overlap_times_m", "output"))
-        if overlap is None:
+        overlap = self.latest.get(self.tag("overlap_times_m", "output"), math.nan)
+        if math.isnan(overlap):
             return []
         smallest = self.latest[self.tag("norm_min", "output")]
         return [

@@ -30,6 +30,9 @@ class Measuring:
     def headline_lines(self) -> list[str]:
         return self._lines
 
+    def nonfinite_lines(self) -> list[str]:
+        return [f"{self.prefix}: 3 values not finite"] if self.prefix == "broken" else []
+
 
 SCALING = Measuring(
     "scaling",

@@ -123,3 +123,17 @@ class FailsAtTheStart(L.Callback):
         for logger in trainer.loggers:
             logger.log_metrics({"own/start": 1.0}, step=0)
         raise ValueError("start: expected another callback")
+
+
+class SpoilAt(L.Callback):
+    """Makes one weight NaN after a number of updates."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: Any
+    ) -> None:
+        if trainer.global_step == self.step:
+            with torch.no_grad():
+                next(pl_module.parameters()).view(-1)[0] = torch.nan

@@ -77,7 +77,8 @@ def collect(callbacks: Iterable[Any]) -> Summary:
 
     Args:
         callbacks: Any callbacks; those with ``prefix``, ``headline_columns``, ``headline_lines``,
-            ``history`` and ``latest`` are measuring ones (`callbacks.MeasurementCallback`).
+            ``nonfinite_lines``, ``history`` and ``latest`` are measuring ones
+            (`callbacks.MeasurementCallback`).
     """
     measuring = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
     columns: list[str] = []
@@ -96,7 +97,11 @@ def collect(callbacks: Iterable[Any]) -> Summary:
         columns=columns,
         # What enters the unembedding comes behind the numbered layers.
         cells=dict(sorted(cells.items(), key=lambda cell: (cell[0] == "final", cell[0]))),
-        lines=[line for callback in measuring for line in callback.headline_lines()],
+        lines=[
+            line
+            for callback in measuring
+            for line in (*callback.headline_lines(), *callback.nonfinite_lines())
+        ],
         values={tag: value for callback in measuring for tag, value in callback.latest.items()},
     )
 

@@ -22,6 +22,7 @@ from typing_extensions import override
 
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
+from toolkit.finite_loss import FiniteLoss
 from toolkit.noise import without_noise
 from toolkit.progress import RunProgressBar
 from toolkit.random_states import UndisturbedByValidation
@@ -82,7 +83,7 @@ class TrainerCLI(LightningCLI):
         super().__init__(
             # `RunBeginning` saves it, once the run is known to begin.
             save_config_callback=None,
-            trainer_defaults={"callbacks": [ThreadChoice()]},
+            trainer_defaults={"callbacks": [ThreadChoice(), FiniteLoss()]},
             seed_everything_default=0,
             parser_kwargs={
                 "prog": "python -m toolkit",

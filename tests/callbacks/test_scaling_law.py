@@ -96,7 +96,8 @@ def test_non_finite_widths_leave_the_fit(bad: list[int], tmp_path: Path) -> None
         for index in bad:
             model.weights[index][0] = math.inf
     callback = ScalingLaw(on_error="raise", schedule=[0])
-    toy_trainer(callback, logger=logger, max_steps=1).fit(model, toy_data())
+    with pytest.warns(UserWarning, match=r"^scaling: \d+ values in m_.* not finite at step 0"):
+        toy_trainer(callback, logger=logger, max_steps=1).fit(model, toy_data())
     values = callback.history[0]
     for index, m in enumerate(WIDTHS):
         assert math.isnan(values[f"scaling/loss/m_{m:04d}"]) is (index in bad)

@@ -117,7 +117,8 @@ def test_non_finite_weights_are_counted_and_cost_only_their_width(
         model.weights[1][:2, 0] = math.nan
         model.biases[1][5] = math.inf
     callback = SuperpositionGeometry(on_error=on_error, schedule=[0])
-    toy_trainer(callback, logger=logger, max_steps=1).fit(model, toy_data())
+    with pytest.warns(UserWarning, match="^superposition: 3 values in m_0003 not finite at step 0"):
+        toy_trainer(callback, logger=logger, max_steps=1).fit(model, toy_data())
     values = callback.history[0]
     bad = {tag: value for tag, value in values.items() if tag.endswith("m_0003")}
     assert bad.pop("superposition/num_nonfinite/m_0003") == 3
