@@ -9,7 +9,14 @@ import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from tests.test_event_files import steps_of, write_points
-from toolkit.run_folder import RunFolder, log_folder, read_checkpoint, rewind, run_name
+from toolkit.run_folder import (
+    RunFolder,
+    check_complete,
+    log_folder,
+    read_checkpoint,
+    rewind,
+    run_name,
+)
 from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
 
 
@@ -169,3 +176,20 @@ def test_read_checkpoint_returns_its_content(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(tmp_path / "x.ckpt")
     assert checkpoint["global_step"] == 3
     assert checkpoint["weights"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("is_continued", [True, False])
+def test_a_checkpoint_lacks_what_a_run_needs(tmp_path: Path, is_continued: bool) -> None:
+    weights = {"pytorch-lightning_version": "2.6", "state_dict": {}}
+    rest: dict[str, Any] = {"optimizer_states": [], "lr_schedulers": [], "loops": {}}
+    path = tmp_path / "some.ckpt"
+    check_complete(weights | rest, path, is_continued=is_continued)
+    with pytest.raises(ValueError, match=r"^ckpt_path: .*some.ckpt without state_dict"):
+        check_complete({"pytorch-lightning_version": "2.6"}, path, is_continued=is_continued)
+    if is_continued:
+        with pytest.raises(
+            ValueError, match=r"a whole run, got .* without optimizer_states, lr_sch"
+        ):
+            check_complete(weights, path, is_continued=True)
+    else:
+        check_complete(weights, path, is_continued=False)

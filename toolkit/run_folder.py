@@ -1,7 +1,7 @@
 """Where a run writes: its name, its version folders, and which of them can be continued."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path, PurePath
@@ -172,3 +172,22 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or "global_step" not in checkpoint:
         raise ValueError(f"ckpt_path: expected a checkpoint of a Lightning run, got {path}")
     return checkpoint
+
+
+def check_complete(checkpoint: Mapping[str, Any], path: Path, *, is_continued: bool) -> None:
+    """Refuse a checkpoint without what Lightning restores.
+
+    Args:
+        checkpoint: The checkpoint.
+        path: Its file.
+        is_continued: Whether a training is to continue from it.
+
+    Raises:
+        ValueError: If something is missing.
+    """
+    needed = ["pytorch-lightning_version", "state_dict"]
+    needed += ["optimizer_states", "lr_schedulers", "loops"] if is_continued else []
+    missing = [name for name in needed if name not in checkpoint]
+    if missing:
+        purpose = "a checkpoint of a whole run" if is_continued else "a checkpoint of weights"
+        raise ValueError(f"ckpt_path: expected {purpose}, got {path} without {', '.join(missing)}")

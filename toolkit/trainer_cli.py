@@ -33,6 +33,7 @@ from toolkit.run_folder import (
     LAST_CHECKPOINT,
     SUMMARY,
     RunFolder,
+    check_complete,
     log_folder,
     logger_folder,
     read_checkpoint,
@@ -41,6 +42,7 @@ from toolkit.run_folder import (
 from toolkit.run_parser import RunParser
 from toolkit.summary import collect
 from toolkit.threads import ThreadChoice, restored
+from toolkit.trainer_limits import check_options, check_processes, check_seed
 
 DEFAULT_ROOT = "checkpoints"
 _SECONDS_BETWEEN_FLUSHES = 5
@@ -168,6 +170,7 @@ class TrainerCLI(LightningCLI):
     @override
     def _parse_ckpt_path(self) -> None:
         """Settle the model, the run's name and the checkpoint before anything is built."""
+        check_options(self._settings.trainer)
         continues = self._settings.ckpt_path == "last"
         if not continues:
             self._settle_model()
@@ -189,7 +192,9 @@ class TrainerCLI(LightningCLI):
         if settings.ckpt_path is not None:
             path = Path(settings.ckpt_path)
             if path.is_file() and settings.weights_only:
-                hyper_parameters = read_checkpoint(path).get("hyper_parameters", {})
+                checkpoint = read_checkpoint(path)
+                check_complete(checkpoint, path, is_continued=self._command == "fit")
+                hyper_parameters = checkpoint.get("hyper_parameters", {})
                 if settings.model is None and "_class_path" in hyper_parameters:
                     super()._parse_ckpt_path()
             elif not (path.exists() or _LIGHTNING_PATH.match(settings.ckpt_path)):
@@ -237,8 +242,15 @@ class TrainerCLI(LightningCLI):
         return super()._instantiate_trainer(config, callbacks)
 
     @override
+    def _set_seed(self) -> None:
+        """Refuse a wrong seed by its name."""
+        check_seed(self._settings.seed_everything)
+        super()._set_seed()
+
+    @override
     def _run_subcommand(self, subcommand: str) -> None:
         """Run, and leave nothing behind if the run is refused before its first step."""
+        check_processes(self.trainer)
         if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             super()._run_subcommand(subcommand)
             return

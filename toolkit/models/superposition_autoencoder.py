@@ -130,6 +130,16 @@ class SuperpositionAutoencoder(L.LightningModule):
         cells = cell_layout(batch.row, batch.feature, batch.value, batch.num_rows)
         return torch.stack([reconstruction_loss(w, b, cells) for w, b in pairs])
 
+    def setup(self, stage: str) -> None:
+        """Refuse data of another number of features before the run begins."""
+        data = getattr(self.trainer, "datamodule", None)
+        given = getattr(data, "num_features", self.num_features)
+        if given != self.num_features:
+            raise ValueError(
+                f"num_features: expected {self.num_features} as in the model, got data with "
+                f"{given}; give data and model the same number"
+            )
+
     def training_step(self, batch: ActiveCells, batch_idx: int) -> Tensor:
         """Return the objective: the widths' mean losses added, times the scale."""
         losses = self.losses(batch)

@@ -1,0 +1,104 @@
+"""Values of the Trainer's options that Lightning takes, and that make no run."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import lightning as L
+from lightning.pytorch.accelerators import AcceleratorRegistry
+
+_DURATION = re.compile(r"\d+:\d\d:\d\d:\d\d")
+_LARGEST_SEED = 2**32 - 1
+# More than that are processes that wait for each other.
+_PROCESSES_PER_PROCESSOR = 8
+
+
+class _Least(NamedTuple):
+    """The least value of an option, or the limit that it has to exceed."""
+
+    value: int
+    excluded: bool = False
+
+    def allows(self, value: float) -> bool:
+        return value > self.value if self.excluded else value >= self.value
+
+    def __str__(self) -> str:
+        return f"more than {self.value}" if self.excluded else f"at least {self.value}"
+
+
+_LEAST = {
+    "min_steps": _Least(0),
+    "min_epochs": _Least(0),
+    "accumulate_grad_batches": _Least(1),
+    "gradient_clip_val": _Least(0),
+    "val_check_interval": _Least(0, excluded=True),
+    "check_val_every_n_epoch": _Least(1),
+    "log_every_n_steps": _Least(1),
+    "num_sanity_val_steps": _Least(-1),
+    "reload_dataloaders_every_n_epochs": _Least(0),
+    "num_nodes": _Least(1),
+    "limit_train_batches": _Least(0),
+    "limit_val_batches": _Least(0),
+    "limit_test_batches": _Least(0),
+    "limit_predict_batches": _Least(0),
+    "overfit_batches": _Least(0),
+}
+
+
+def check_options(config: Mapping[str, Any]) -> None:
+    """Refuse options that Lightning would divide by, or take for another number.
+
+    Args:
+        config: The Trainer's arguments by name.
+
+    Raises:
+        ValueError: If one is out of range, or the machine has no such accelerator.
+    """
+    for name, least in _LEAST.items():
+        value = config.get(name)
+        # A text is a duration, or wrong.
+        if isinstance(value, int | float) and not least.allows(value):
+            raise ValueError(f"trainer.{name}: expected {least}, got {value}")
+    duration = config.get("max_time")
+    if isinstance(duration, str) and not _DURATION.fullmatch(duration):
+        raise ValueError(f"trainer.max_time: expected DD:HH:MM:SS, got {duration!r}")
+    _check_accelerator(config.get("accelerator"))
+
+
+def check_processes(trainer: L.Trainer) -> None:
+    """Refuse so many processes on the CPU that starting them would stop the machine.
+
+    Raises:
+        ValueError: If there are more than eight to a processor.
+    """
+    most = _PROCESSES_PER_PROCESSOR * (os.cpu_count() or 1)
+    if trainer.strategy.root_device.type == "cpu" and trainer.num_devices > most:
+        raise ValueError(
+            f"trainer.devices: expected at most {most} processes on this machine's processors, "
+            f"got {trainer.num_devices}"
+        )
+
+
+def check_seed(seed: int | bool | None) -> None:  # noqa: FBT001 - as Lightning has it
+    """Refuse what is no seed of numpy.
+
+    Raises:
+        ValueError: If it is negative or has more than 32 bits.
+    """
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
+        raise ValueError(f"seed_everything: expected 0 to {_LARGEST_SEED}, got {seed}")
+
+
+def _check_accelerator(name: object) -> None:
+    known = AcceleratorRegistry.available_accelerators()
+    if not isinstance(name, str) or name not in {*known, "gpu"}:
+        return
+    here = [one for one in known if AcceleratorRegistry[one]["accelerator"].is_available()]
+    if {"cuda", "mps"} & set(here):
+        here.append("gpu")
+    if name not in here:
+        raise ValueError(
+            f"trainer.accelerator: expected one that this machine has ({', '.join(here)}), got "
+            f"{name!r}; auto takes the best"
+        )
