@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 
+from callbacks._again import draw_figures_again, write_scalars_again
 from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
+from toolkit.event_files import points_in
 from toolkit.interruption import interruption
 from toolkit.points import Point, values_by_layer
 from toolkit.threads import suited_to
@@ -51,6 +54,8 @@ class MeasurementCallback(Callback, ABC):
         prefix: First part of every tag: the metric, numbered from a trainer's second callback on
             that measures the same one.
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
+        draws_values: Whether `figures` needs nothing but values and `history`, so that a lost
+            figure can be drawn again.
         history: What ``fit`` measured, values by step and tag; it travels with checkpoints. In a
             stand-alone ``validate`` of checkpoints as they were published, what that measured.
         has_warned: Whether it has warned of values that are not finite, once for all callbacks.
@@ -62,6 +67,7 @@ class MeasurementCallback(Callback, ABC):
 
     metric: ClassVar[str]
     headline_columns: ClassVar[Mapping[str, str]] = {}
+    draws_values: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -82,6 +88,7 @@ class MeasurementCallback(Callback, ABC):
         self.has_warned = False
         self._last_step: float = inf
         self._step_before = 0
+        self._goes_on = False
         self._checkpoint_step: int | None = None
         self._recorder: Recorder | None = None
 
@@ -202,6 +209,7 @@ class MeasurementCallback(Callback, ABC):
         """
         self._last_step = last_step(trainer)
         self._step_before = trainer.global_step
+        self._goes_on = trainer.global_step > 0
         if trainer.global_step == 0:
             if trainer.is_global_zero and self._recorder and not self._has_validated:
                 self._recorder.check_unused()
@@ -218,6 +226,16 @@ class MeasurementCallback(Callback, ABC):
     ) -> None:
         """Drop what was shared about weights that are about to change."""
         self.shared.clear()
+        if self._goes_on:
+            # Not before the first batch: what a killed run wrote too much goes until then.
+            self._goes_on = False
+            if trainer.is_global_zero:
+                try:
+                    self._write_again(trainer, pl_module)
+                except Exception as error:
+                    if self._raises:
+                        raise
+                    self._warn("could not write again what TensorBoard lacks", error)
 
     def on_train_batch_end(
         self,
@@ -282,14 +300,21 @@ class MeasurementCallback(Callback, ABC):
                 with interruption.deferred():
                     self._publish(moment, points)
         except Exception as error:
-            if self.on_error == "raise" or (self.on_error is None and not self._fitting):
+            if self._raises:
                 raise
             if self._fitting:
                 self.history.setdefault(step, {})
-            rank_zero_warn(
-                f"{type(self).__name__} failed at step {step}, the run goes on: "
-                f"{type(error).__name__}: {error}"
-            )
+            self._warn(f"failed at step {step}", error)
+
+    @property
+    def _raises(self) -> bool:
+        """Whether a failure ends the run."""
+        return self.on_error == "raise" or (self.on_error is None and not self._fitting)
+
+    def _warn(self, what: str, error: Exception) -> None:
+        rank_zero_warn(
+            f"{type(self).__name__} {what}, the run goes on: {type(error).__name__}: {error}"
+        )
 
     def _publish(self, moment: Moment, points: list[Point]) -> None:
         values = {
@@ -331,6 +356,31 @@ class MeasurementCallback(Callback, ABC):
         for name, figure in self.figures(moment, values).items() if boards else ():
             for board in boards:
                 board.add_figure(self.tag(name), figure, global_step=moment.step)
+
+    def _write_again(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Put on TensorBoard what `history` holds and TensorBoard, by an accident, does not."""
+        shared = _measuring(_callbacks(trainer))[0].shared
+        whole = self.history
+
+        def draw(step: int) -> dict[str, "Figure"]:
+            self.history = {other: values for other, values in whole.items() if other <= step}
+            moment = Moment(trainer, pl_module, step, {})
+            try:
+                figures = self.figures(moment, whole[step])
+            finally:
+                self.history = whole
+            return {self.tag(name): figure for name, figure in figures.items()}
+
+        for logger in trainer.loggers:
+            if not isinstance(logger, TensorBoardLogger):
+                continue
+            if (key := ("board", logger.log_dir)) not in shared:
+                logger.save()
+                shared[key] = points_in(logger.log_dir)
+            write_scalars_again(logger, whole, shared[key])
+            if type(self).figures is not MeasurementCallback.figures:
+                drawing = draw if self.draws_values else None
+                draw_figures_again(logger, self.prefix, whole, shared[key], drawing)
 
     def _fingerprinted(self, moment: Moment) -> Iterable[tuple[str, Tensor]]:
         if moment.source is None:

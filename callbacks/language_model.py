@@ -156,6 +156,7 @@ class TextCallback(LanguageModelCallback):
     """
 
     heat_maps: ClassVar[Mapping[str, str]] = {}
+    draws_values: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -54,6 +54,7 @@ class ScalingLaw(MeasurementCallback):
 
     metric: ClassVar[str] = "scaling"
     headline_columns: ClassVar[Mapping[str, str]] = {"loss": "loss (sum)"}
+    draws_values: ClassVar[bool] = True
 
     def __init__(
         self,

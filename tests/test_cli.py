@@ -1,5 +1,6 @@
 """The command line from outside: exit codes, standard error, folders, continuing."""
 
+import contextlib
 import json
 import os
 import re
@@ -527,6 +528,43 @@ def test_a_broken_run_continues_in_its_folder(
     assert_same_run(tmp_path / "whole" / "version_0", tmp_path / "broken" / "version_0")
     names = {path.name for path in (tmp_path / "broken" / "version_0" / "checkpoints").iterdir()}
     assert names == {"last.ckpt", "step=40.ckpt"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "steps"), [("deleted", "0, 5, 10, 15, 20, 25"), ("zeros", "10")]
+)
+def test_what_tensorboard_has_lost_is_written_again(
+    tmp_path: Path, damage: str, steps: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    toy = [*TOY[:-1], "--trainer.callbacks.schedule=5"]
+    toy += ["--trainer.callbacks+=ScalingLaw", "--trainer.callbacks.schedule=5"]
+    assert fit(tmp_path, *toy, *EVERY_10, "--run=whole") == 0
+    assert fit(tmp_path, *toy, *EVERY_10, "--run=broken", *ENDING) == 1
+    whole, broken = (tmp_path / name / "version_0" for name in ("whole", "broken"))
+    (events,) = broken.glob("events.out.tfevents.*")
+    if damage == "deleted":
+        events.unlink()
+        warned: Any = contextlib.nullcontext()
+    else:
+        content = events.read_bytes()
+        third, half = len(content) // 3, len(content) // 2
+        events.write_bytes(content[:third] + bytes(half - third) + content[half:])
+        warned = pytest.warns(UserWarning, match="bytes are damaged; the points in them are lost")
+    with warned, caplog.at_level("INFO"):
+        assert fit(tmp_path, *toy, *EVERY_10, "--run=broken", "--ckpt_path=last") == 0
+    expected, points = (read_points(folder) for folder in (whole, broken))
+    measured = [t for t in expected if t.startswith(("scaling/", "superposition/"))]
+    assert "scaling/loss_against_width" in measured
+    for tag in measured:
+        found, known = (sorted(where.get(tag, [])) for where in (points, expected))
+        if tag in {"superposition/norm_histogram", "superposition/overlap_against_width"}:
+            # They take the weights of their step.
+            assert set(found) < set(known), tag
+        else:
+            assert repr(found) == repr(known), tag
+    said = f"superposition: TensorBoard lacks the figures of step {steps}, which take the weights"
+    assert said in caplog.text
+    assert "scaling: TensorBoard lacks" not in caplog.text
 
 
 def test_a_new_run_names_the_unfinished_one(

@@ -1,12 +1,14 @@
 """Event files are cut back to a step, and stay readable by TensorBoard."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from torch.utils.tensorboard import SummaryWriter
 
-from toolkit.event_files import drop_after, keep_steps
+from toolkit.event_files import drop_after, keep_steps, points_in
 
 POINTS = {"a": [0, 10, 20, 30], "b": [5, 20, 25]}
 
@@ -133,3 +135,45 @@ def test_a_kill_while_rewriting_leaves_the_old_file(
 
 def test_an_empty_folder_is_fine(tmp_path: Path) -> None:
     assert drop_after(tmp_path, 3) == 0
+
+
+def records_of(path: Path) -> list[tuple[int, int]]:
+    """Where each record of the file begins and ends."""
+    data, ends = path.read_bytes(), [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 16 + int.from_bytes(data[ends[-1] : ends[-1] + 8], "little"))
+    return list(pairwise(ends))
+
+
+@pytest.mark.parametrize("place", ["length", "its checksum", "data", "checksum of data"])
+def test_what_follows_a_damaged_record_is_kept(tmp_path: Path, place: str) -> None:
+    write_points(tmp_path, {"a": [1, 2, 3, 4]})
+    (path,) = tmp_path.iterdir()
+    # The first is the file's version, the others are the points.
+    start, end = records_of(path)[2]
+    damaged = bytearray(path.read_bytes())
+    offset = {"length": 1, "its checksum": 9, "data": 15, "checksum of data": end - start - 1}
+    damaged[start + offset[place]] ^= 0x40
+    path.write_bytes(damaged)
+    with pytest.warns(UserWarning, match=rf"tfevents.*: {end - start} bytes are damaged; the"):
+        assert drop_after(tmp_path, 3) == 1
+    assert steps_of(tmp_path) == {"a": [1, 3]}
+    # What is left is whole.
+    assert drop_after(tmp_path, 3) == 0
+
+
+def test_bytes_without_any_record_go(tmp_path: Path) -> None:
+    write_points(tmp_path, {"a": [1, 2]})
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes() + b"x" * 100)
+    with pytest.warns(UserWarning, match="100 bytes are damaged"):
+        drop_after(tmp_path, 2)
+    assert steps_of(tmp_path) == {"a": [1, 2]}
+
+
+def test_points_in_tells_numbers_from_figures(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path)) as writer:
+        writer.add_scalar("number", 1.5, 3)
+        writer.add_figure("figure", Figure(), 4)
+    assert points_in(tmp_path) == ({("number", 3)}, {("figure", 4)})
+    assert points_in(tmp_path / "nothing") == (set(), set())

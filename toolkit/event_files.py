@@ -1,15 +1,46 @@
 """Cut TensorBoard's event files back to a step, so that a continued run writes none twice."""
 
+import struct
+import warnings
 from collections.abc import Callable, Collection, Iterator
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
-from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 # TensorBoard reads every file with "tfevents" in its name, so the new one must not have it.
 _TEMPORARY = "rewriting.tmp"
+_FILES = "events.out.tfevents.*"
+# A record: the length of its data, a checksum of these 8 bytes, the data, and its checksum.
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
+_HEADER_BYTES = _LENGTH.size + _CHECKSUM.size
+
+
+class BoardPoints(NamedTuple):
+    """What TensorBoard shows, as pairs of tag and step.
+
+    Attributes:
+        scalars: The numbers.
+        images: The figures.
+    """
+
+    scalars: set[tuple[str, int]]
+    images: set[tuple[str, int]]
+
+
+def points_in(folder: str | Path) -> BoardPoints:
+    """Return the points of all event files in ``folder``."""
+    points = BoardPoints(set(), set())
+    for path in sorted(Path(folder).glob(_FILES)):
+        for record in _records(path, check=False):
+            event = Event.FromString(record)
+            for value in event.summary.value:
+                is_image = value.HasField("image")
+                points[1 if is_image else 0].add((value.tag, event.step))
+    return points
 
 
 def drop_after(
@@ -21,8 +52,8 @@ def drop_after(
 ) -> int:
     """Remove the points of later steps from the event files in ``folder``.
 
-    A record that a kill left unfinished goes as well. Each file is replaced as a whole, or left
-    alone if nothing is to be removed.
+    A record that a kill left unfinished goes as well, and with a warning what is damaged. Each
+    file is replaced as a whole, or left alone if nothing is to be removed.
 
     Args:
         folder: Log folder of the run.
@@ -60,7 +91,7 @@ def _keep(
     folder: str | Path, is_kept: Callable[[Event], bool], spared: Collection[Path] = ()
 ) -> int:
     removed = 0
-    for path in sorted(set(Path(folder).glob("events.out.tfevents.*")) - set(spared)):
+    for path in sorted(set(Path(folder).glob(_FILES)) - set(spared)):
         records = list(_records(path))
         events = map(Event.FromString, records)
         kept = [
@@ -73,9 +104,51 @@ def _keep(
     return removed
 
 
-def _records(path: Path) -> Iterator[bytes]:
-    """Serialised events of the file, as far as it can be read."""
-    yield from RawEventFileLoader(str(path)).Load()
+def _records(path: Path, *, check: bool = True) -> Iterator[bytes]:
+    """Serialised events of the file; what lies between damaged places is found again.
+
+    Args:
+        path: The file.
+        check: Whether to compare the data with its checksum, which takes long, and to warn.
+    """
+    data = path.read_bytes()
+    position, read = 0, 0
+    while (start := _next_header(data, position)) is not None:
+        (length,) = _LENGTH.unpack_from(data, start)
+        position = start + _HEADER_BYTES + length + _CHECKSUM.size
+        if position > len(data):
+            # A kill has left it unfinished.
+            read += len(data) - start
+            break
+        record = data[start + _HEADER_BYTES : start + _HEADER_BYTES + length]
+        if check and _CHECKSUM.unpack_from(data, position - 4)[0] != masked_crc32c(record):
+            continue
+        read += position - start
+        yield record
+    lost = len(data) - read
+    if check and lost >= _HEADER_BYTES:
+        warnings.warn(
+            f"{path}: {lost} bytes are damaged; the points in them are lost, but for those that "
+            "are measured, which are written again",
+            stacklevel=2,
+        )
+
+
+def _next_header(data: bytes, position: int) -> int | None:
+    """Where the next record begins whose length can be trusted, at ``position`` if none is damaged.
+
+    None at the end, or where less than a header is left.
+    """
+    while position + _HEADER_BYTES <= len(data):
+        (checksum,) = _CHECKSUM.unpack_from(data, position + _LENGTH.size)
+        if checksum == masked_crc32c(data[position : position + _LENGTH.size]):
+            return position
+        # Lengths are below 2^32: the second half of the next one is zero.
+        zeros = data.find(bytes(4), position + 5)
+        if zeros < 0:
+            return None
+        position = zeros - 4
+    return None
 
 
 def _is_kept(event: Event, step: int, written_until: float) -> bool:
