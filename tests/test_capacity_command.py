@@ -179,20 +179,41 @@ def test_too_few_packings_leave_a_law_out(
         ([], "epsilon: expected --epsilon, --num_vectors, --embeddings, --model or --fit"),
         (["--epsilon", "0.1"], "dim: expected together with --epsilon or --num_vectors"),
         (["--dim", "8"], "dim: expected together with --epsilon or --num_vectors"),
-        (["--dim", "x", "--epsilon", "1"], "dim: expected a number or FIRST:LAST:STEP, got 'x'"),
-        (["--dim", "8.5", "--epsilon", "1"], "dim: expected an integer, got 8.5"),
-        (["--dim", "8", "--epsilon", "1:2"], "epsilon: expected a number or FIRST:LAST:STEP"),
-        (["--dim", "8", "--epsilon", "1:2:0"], "epsilon: expected a number or FIRST:LAST:STEP"),
-        (["--dim", "8:inf:1", "--epsilon", "1"], "dim: expected a number or FIRST:LAST:STEP"),
+        (["--dim", "x", "--epsilon", ".1"], "dim: expected a number .* STEP above 0, got 'x'"),
+        (["--dim", "8.5", "--epsilon", ".1"], "dim: expected an integer, got 8.5"),
+        (["--dim", "8", "--epsilon", ".1:.2"], "epsilon: expected a number or FIRST:LAST:STEP"),
+        (["--dim", "8", "--epsilon", ".1:.2:0"], "epsilon: expected a number or FIRST:LAST:STEP"),
+        (["--dim", "8:inf:1", "--epsilon", ".1"], "dim: expected a number or FIRST:LAST:STEP"),
         (["--dim", "8", "--epsilon", "nan"], "epsilon: expected a number or FIRST:LAST:STEP"),
-        (["--dim", "8", "--epsilon", "0"], "epsilon: expected a positive finite number, got 0"),
-        (["--dim", "0", "--epsilon", "1"], "dim: expected an integer of at least 1, got 0"),
+        (["--dim", "8", "--epsilon", "0"], r"epsilon: expected bounds on \|cos\|, .* got 0"),
+        (["--dim", "0", "--epsilon", ".1"], "dim: expected an integer of at least 1, got 0"),
         (["--dim", "8", "--num_vectors", "0"], "num_vectors: expected a finite number of at"),
-        (["--dim", "8", "--epsilon", "1", "--law", "x"], "law: invalid choice: 'x'"),
-        (["--dim", "8", "--epsilon", "1", "--num_vectors", "9"], "num_vectors: not allowed with"),
+        (
+            ["--dim", "8", "--epsilon", "1"],
+            r"epsilon: expected bounds on \|cos\|, .* below 1, got 1",
+        ),
+        (["--dim", "8", "--epsilon", "1.5"], r"epsilon: expected bounds on .* below 1, got 1.5"),
+        (["--dim", "8", "--epsilon", "0.5:1.2:0.1"], r"epsilon: .* below 1, got 1.2"),
+        (["--dim", "8", "--epsilon", "0.2:0.1:0.1"], "epsilon: expected .* with FIRST up to LAST"),
+        (["--dim", "1e999999", "--epsilon", ".1"], "dim: expected numbers from 1e-300 to 1e300"),
+        (["--dim", "1e12", "--epsilon", ".1"], "dim: expected at most 1,000,000,000, got"),
+        (["--dim", "8", "--epsilon", "1e-999999"], "epsilon: expected numbers from 1e-300"),
+        (["--dim", "8", "--num_vectors", "1e999999"], "num_vectors: expected numbers from"),
+        (
+            ["--dim", "8", "--epsilon", "0.01:1:1e-9"],
+            "epsilon: expected at most 1,000 numbers .*, got about 9.9e.8 from '0.01:1:1e-9'",
+        ),
+        (
+            ["--dim", "10:1000:10", "--epsilon", "0.01:0.9:0.01"],
+            "dim: expected at most 1,000 questions at a time, got 100 dimensions with 90 numbers",
+        ),
+        (["--dim", "9" * 100, "--epsilon", ".1"], "dim: expected at most 1,000,000,000, got 1"),
+        (["--dim", "x" * 1000, "--epsilon", ".1"], "got 'x{60}...'$"),
+        (["--dim", "8", "--epsilon", ".1", "--law", "x"], "law: invalid choice: 'x'"),
+        (["--dim", "8", "--epsilon", ".1", "--num_vectors", "9"], "num_vectors: not allowed with"),
         (["--model", "Llama 9"], "model: expected a published model, got 'Llama 9'; near: Llama"),
         (["--wrong"], "epsilon: expected --epsilon|unrecognized arguments: --wrong"),
-        (["--dim", "8", "--epsilon", "1", "--figure", "f.png"], "figure: expected --fit with it"),
+        (["--dim", "8", "--epsilon", ".1", "--figure", "f.png"], "figure: expected --fit with it"),
         (["--fit", "nowhere"], "fit: expected a CSV file or a folder of runs, got nowhere"),
         (["--embeddings", "nowhere.npy"], "embeddings: expected a readable file, got nowhere"),
         (["--embeddings", "some.bin"], "embeddings: expected a .npy or .pt file, got some.bin"),
@@ -211,10 +232,54 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
             main(["--embeddings", str(tmp_path / name)])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_orthogonal_rows_have_room_for_as_many_as_dimensions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], dtype: torch.dtype
+) -> None:
+    rotation = torch.linalg.qr(torch.randn(48, 48, dtype=torch.float64)).Q
+    for name, matrix in {"identity": torch.eye(48), "rotation": rotation}.items():
+        np.save(tmp_path / f"{name}.npy", matrix.to(dtype).numpy())
+        answers = ask_json(capsys, "--embeddings", str(tmp_path / f"{name}.npy"))["answers"]
+        assert [answer["epsilon"] for answer in answers] == [0, 0, 0, 0]
+        assert [answer["capacity"] for answer in answers] == pytest.approx([48] * 4)
+        assert not any(answer["extrapolates"] for answer in answers)
+    text = ask(capsys, "--embeddings", str(tmp_path / "identity.npy"), "--law", "full")
+    assert text.splitlines()[1].split() == ["48", "0", "full", "48", "-"]
+
+
+def test_rows_that_point_away_from_each_other_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "simplex.npy", np.eye(5) - 0.2)
+    with pytest.raises(ValueError, match=r"embeddings: .*simplex.npy: expected an epsilon of at"):
+        main(["--embeddings", str(tmp_path / "simplex.npy")])
+
+
+@pytest.mark.parametrize("name", ["empty.npy", "empty.pt", "text.npy", "text.pt", "nan.npy"])
+def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("" if name.startswith("empty") else "no matrix\n")
+    if name == "nan.npy":
+        np.save(tmp_path / name, np.full((3, 3), np.nan))
+    with pytest.raises(ValueError, match=rf"^embeddings: .*{name}: \S+") as refused:
+        main(["--embeddings", str(tmp_path / name)])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_fit_that_no_law_can_take_is_refused(tmp_path: Path) -> None:
+    one = tmp_path / "one.csv"
+    one.write_text("k,d,max_abs_cosine\n100,8,0.7\n")
+    with pytest.raises(ValueError, match=r"fit: expected at least 3 packings .*, got 1; run more"):
+        main(["--fit", str(one)])
+    with pytest.raises(ValueError, match=r"fit: expected at least 3 packings .*, got 1; run more"):
+        main(["--fit", str(one), "--dim", "8", "--epsilon", "0.5"])
+
+
+def test_a_deviation_that_no_cosine_reaches_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ask(capsys, "--dim", "4", "--num_vectors", "1e30", "--law", "jl")
+    assert text.splitlines()[1].endswith("beyond the law: no cosine is above 1")
+
+
 def test_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "0.0645", "--law", "full"]) == 0
     assert "3.99e7" in capsys.readouterr().out
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "-1"]) == 2
-    assert (
-        capsys.readouterr().err == "error: epsilon: expected a positive finite number, got -1.0\n"
-    )
+    expected = "error: epsilon: expected bounds on |cos|, above 0 and below 1, got -1\n"
+    assert capsys.readouterr().err == expected

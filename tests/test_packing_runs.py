@@ -52,3 +52,29 @@ def test_other_paths_are_refused(tmp_path: Path) -> None:
         read_packings(write(tmp_path / "b.csv", "k,d,max_abs_cosine", "2,1,1", "2,x,1"))
     with pytest.raises(ValueError, match=r"fit: line 2 of .*c.csv: "):
         read_packings(write(tmp_path / "c.csv", "k,d,max_abs_cosine", "2,1"))
+
+
+@pytest.mark.parametrize(
+    ("row", "match"),
+    [
+        (f"1{'0' * 40},2,0.5", r"fit: line 2 of .*: expected k from 1 to 1,000,.*, got 133 bits"),
+        (f"1{'0' * 5000},2,0.5", r"fit: line 2 of .*: Exceeds the limit"),
+        ("8,0,0.5", r"fit: line 2 of .*: expected d from 1 to 1,000,000,000,000, got 0"),
+        ("8,2,1.5", r"fit: line 2 of .*: expected max_abs_cosine from 0 to 1, got 1.5"),
+        ("8,2,nan", r"fit: line 2 of .*: expected max_abs_cosine from 0 to 1, got nan"),
+        ("8,2,", r"fit: line 2 of .*: could not convert string to float: ''"),
+        (f"{'8' * 140_000},2,0.5", r"fit: expected a readable CSV file, got .*: field larger than"),
+        ("8,2,0.5\n" * 10_001, r"fit: expected at most 10,000 packings in .*, got more"),
+    ],
+)
+def test_packings_that_cannot_be_are_refused(tmp_path: Path, row: str, match: str) -> None:
+    table = write(tmp_path / "t.csv", "k,d,max_abs_cosine", row)
+    with pytest.raises(ValueError, match=match) as refused:
+        read_packings(table)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_of_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(bytes(range(128, 256)))
+    with pytest.raises(ValueError, match=r"fit: expected a readable CSV file, got .*t.csv: 'utf-8"):
+        read_packings(tmp_path / "t.csv")

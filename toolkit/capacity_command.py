@@ -19,6 +19,14 @@ _LAWS: tuple["Law", ...] = ("full", "ratio", "jl")
 # The published table gives epsilon to five decimals.
 _TABLE_ROUNDING = 5e-6
 _PARTS_OF_A_RANGE = 3
+# More are seconds of bootstrapped fits, or a step that has lost a zero.
+_MOST_QUESTIONS = 1000
+_LARGEST_DIM = 10**9
+# Of ten; beyond, a number would take minutes to write out, or be 0 as a float.
+_LARGEST_POWER = 300
+# The root of the rounding of a variance: orthogonal rows have a deviation of 0.
+_ORTHOGONAL = 1e-7
+_LONGEST_SHOWN = 60
 
 
 class Question(NamedTuple):
@@ -26,7 +34,7 @@ class Question(NamedTuple):
 
     Attributes:
         dim: Dimension d.
-        epsilon: Deviation; None when it is what is asked for.
+        epsilon: Deviation, 0 for orthogonal rows; None when it is what is asked for.
         num_vectors: Number of directions k; None when it is what is asked for.
         rounding: Largest rounding error of epsilon.
         stderr: Standard error of a measured epsilon.
@@ -86,8 +94,9 @@ def _parser() -> OneLineParser:
         prog="python -m toolkit capacity",
         description="How many almost orthogonal directions fit into d dimensions at a deviation "
         "epsilon, and the inverse, by the laws of arXiv 2606.02765.",
-        epilog="Numbers may be ranges, FIRST:LAST:STEP. Intervals hold 95 % of bootstrapped fits; "
-        "epsilon counts as rounded to the digits given.",
+        epilog="Numbers may be ranges, FIRST:LAST:STEP, of together up to "
+        f"{_MOST_QUESTIONS} questions. Intervals hold 95 %% of bootstrapped fits; epsilon counts "
+        "as rounded to the digits given.",
     )
     add = parser.add_argument
     add("--dim", nargs="+", metavar="D", help="dimension d")
@@ -112,17 +121,34 @@ def _questions(options: argparse.Namespace) -> Iterator[Question]:
     if options.embeddings is not None:
         yield _about_matrix(options.embeddings)
         return
-    dims = [_integer("dim", number) for number in _numbers("dim", options.dim)]
-    epsilons = _numbers("epsilon", options.epsilon)
-    counts = _numbers("num_vectors", options.num_vectors)
-    if bool(dims) != bool(epsilons or counts):
-        raise ValueError("dim: expected together with --epsilon or --num_vectors; give both")
+    dims, epsilons, counts = _asked(options)
     for dim in dims:
         for epsilon in epsilons:
             half_unit = float(Decimal(1).scaleb(_last_digit(epsilon)) / 2)
             yield Question(dim, epsilon=float(epsilon), rounding=half_unit)
         for count in counts:
             yield Question(dim, num_vectors=float(count))
+
+
+def _asked(options: argparse.Namespace) -> tuple[list[int], list[Decimal], list[Decimal]]:
+    """Dimensions, deviations and numbers of directions, as many as can be answered."""
+    dims = [_dimension(number) for number in _numbers("dim", options.dim)]
+    epsilons = _numbers("epsilon", options.epsilon)
+    counts = _numbers("num_vectors", options.num_vectors)
+    if bool(dims) != bool(epsilons or counts):
+        raise ValueError("dim: expected together with --epsilon or --num_vectors; give both")
+    if epsilons and not 0 < min(epsilons) <= max(epsilons) < 1:
+        raise ValueError(
+            "epsilon: expected bounds on |cos|, above 0 and below 1, got "
+            f"{min(epsilons) if min(epsilons) <= 0 else max(epsilons)}"
+        )
+    num_questions = len(dims) * len(epsilons or counts)
+    if num_questions > _MOST_QUESTIONS:
+        raise ValueError(
+            f"dim: expected at most {_MOST_QUESTIONS:,} questions at a time, got {len(dims):,} "
+            f"dimensions with {len(epsilons or counts):,} numbers each; ask fewer"
+        )
+    return dims, epsilons, counts
 
 
 def _about_model(name: str) -> Question:
@@ -143,8 +169,19 @@ def _about_matrix(path: Path) -> Question:
     from toolkit.functional import deviation_stderr, embedding_deviation  # noqa: PLC0415
 
     matrix = read_matrix(path)
-    epsilon = embedding_deviation(matrix).epsilon
-    return Question(matrix.shape[1], epsilon=epsilon, stderr=deviation_stderr(matrix))
+    try:
+        epsilon, stderr = embedding_deviation(matrix).epsilon, deviation_stderr(matrix)
+    except ValueError as error:
+        reason = str(error).removeprefix("embeddings: ")
+        raise ValueError(f"embeddings: {path}: {reason}") from error
+    if abs(epsilon) <= _ORTHOGONAL:
+        return Question(matrix.shape[1], epsilon=0.0)
+    if epsilon < 0:
+        raise ValueError(
+            f"embeddings: {path}: expected an epsilon of at least 0, got {epsilon:.6g}: the rows "
+            "point away from each other, which the laws do not know"
+        )
+    return Question(matrix.shape[1], epsilon=epsilon, stderr=stderr)
 
 
 def _published_laws(options: argparse.Namespace) -> list["CapacityLaw"]:
@@ -168,6 +205,8 @@ def _fitted_laws(
             if options.law:
                 raise
             skipped.append(str(error))
+    if not laws:
+        raise ValueError(skipped[-1])
     return laws, skipped
 
 
@@ -175,25 +214,58 @@ def _numbers(name: str, texts: Sequence[str] | None) -> list[Decimal]:
     """Numbers and ranges FIRST:LAST:STEP, with the digits they were given in."""
     numbers = []
     for text in texts or ():
-        try:
-            parts = [Decimal(part) for part in text.split(":")]
-        except InvalidOperation:
-            parts = []
-        if not all(part.is_finite() for part in parts):
-            parts = []
+        parts = [_decimal(name, part, text) for part in text.split(":")]
         if len(parts) == 1:
             numbers += parts
-        elif len(parts) == _PARTS_OF_A_RANGE and parts[2] > 0:
-            first, last, step = parts
-            numbers += [first + step * i for i in range(int((last - first) / step) + 1)]
+        elif len(parts) == _PARTS_OF_A_RANGE and parts[2] > 0 and parts[0] <= parts[1]:
+            numbers += _range(name, text, *parts)
         else:
-            raise ValueError(f"{name}: expected a number or FIRST:LAST:STEP, got {text!r}")
+            raise _no_number(name, text)
     return numbers
 
 
-def _integer(name: str, number: Decimal) -> int:
+def _decimal(name: str, part: str, text: str) -> Decimal:
+    try:
+        number = Decimal(part)
+    except InvalidOperation:
+        raise _no_number(name, text) from None
+    if not number.is_finite():
+        raise _no_number(name, text)
+    powers = (number.adjusted(), _last_digit(number))
+    if not -_LARGEST_POWER <= min(powers) <= max(powers) <= _LARGEST_POWER:
+        raise ValueError(
+            f"{name}: expected numbers from 1e-{_LARGEST_POWER} to 1e{_LARGEST_POWER}, "
+            f"got {_short(text)}"
+        )
+    return number
+
+
+def _range(name: str, text: str, first: Decimal, last: Decimal, step: Decimal) -> list[Decimal]:
+    steps = (last - first) / step
+    if steps >= _MOST_QUESTIONS:
+        raise ValueError(
+            f"{name}: expected at most {_MOST_QUESTIONS:,} numbers in a range, got about "
+            f"{steps:.3g} from {_short(text)}; take larger steps"
+        )
+    return [first + step * i for i in range(int(steps) + 1)]
+
+
+def _no_number(name: str, text: str) -> ValueError:
+    return ValueError(
+        f"{name}: expected a number or FIRST:LAST:STEP with FIRST up to LAST and STEP above 0, "
+        f"got {_short(text)}"
+    )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}...")
+
+
+def _dimension(number: Decimal) -> int:
+    if number > _LARGEST_DIM:
+        raise ValueError(f"dim: expected at most {_LARGEST_DIM:,}, got {number:.6g}")
     if number != int(number):
-        raise ValueError(f"{name}: expected an integer, got {number}")
+        raise ValueError(f"dim: expected an integer, got {number}")
     return int(number)
 
 

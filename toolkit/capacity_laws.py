@@ -66,7 +66,13 @@ class CapacityLaw:
     def log10_capacity(
         self, dim: int, epsilon: float, *, rounding: float = 0.0, stderr: float = 0.0
     ) -> Answer:
-        """Return the capacity's decimal logarithm; see `toolkit.functional.log10_capacity`."""
+        """Return the capacity's decimal logarithm; see `toolkit.functional.log10_capacity`.
+
+        An epsilon of 0 is that of orthogonal vectors, of which there are as many as dimensions,
+        whatever the law.
+        """
+        if epsilon == 0:
+            return Answer(math.log10(dim), None, extrapolates=False)
         value = log10_capacity(dim, epsilon, law=self.law, **self.constants)
         interval = None
         if self.resamples:

@@ -4,7 +4,9 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -20,6 +22,8 @@ from toolkit.text_table import aligned
 if TYPE_CHECKING:
     from toolkit.capacity_command import Question
 
+# What damaged files and other kinds of content raise when they are read.
+_UNREADABLE = (OSError, ValueError, TypeError, EOFError, RuntimeError, UnpicklingError, BadZipFile)
 # Beyond it a float cannot hold the capacity itself.
 _LARGEST_LOG10 = 308.0
 
@@ -68,15 +72,17 @@ def read_matrix(path: Path) -> Tensor:
     Raises:
         ValueError: If it is another kind of file or holds no single matrix.
     """
+    if path.suffix not in {".npy", ".pt"}:
+        raise ValueError(f"embeddings: expected a .npy or .pt file, got {path}")
     try:
         if path.suffix == ".npy":
             matrix = torch.from_numpy(np.load(path, allow_pickle=False))
-        elif path.suffix == ".pt":
-            matrix = torch.load(path, map_location="cpu", weights_only=True)
         else:
-            raise ValueError(f"embeddings: expected a .npy or .pt file, got {path}")
-    except OSError as error:
-        raise ValueError(f"embeddings: expected a readable file, got {path}: {error}") from error
+            matrix = torch.load(path, map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
+        # Some of these explain themselves over many lines.
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"embeddings: expected a readable file, got {path}: {reason}") from error
     if not isinstance(matrix, Tensor) or matrix.ndim != 2:
         raise ValueError(f"embeddings: expected one matrix in {path}, got {type(matrix).__name__}")
     return matrix
@@ -101,6 +107,8 @@ def _answer_table(questions: Sequence["Question"], laws: Sequence[CapacityLaw]) 
             show = _power_of_ten if forward else "{:.4g}".format
             interval = "-" if answer.interval is None else " to ".join(map(show, answer.interval))
             note = "extrapolated" if answer.extrapolates else ""
+            if not forward and answer.value >= 1:
+                note = "beyond the law: no cosine is above 1"
             rows.append((str(question.dim), given, law.label, show(answer.value), interval, note))
     ranges = [
         f"{law.label} {law.ratios.low:.4g} to {law.ratios.high:.4g}" for law in laws if law.ratios

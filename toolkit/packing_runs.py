@@ -1,6 +1,7 @@
 """Measured packings, from a CSV file or from the folders of finished runs."""
 
 import csv
+from itertools import islice
 from pathlib import Path
 
 from toolkit.reference import PackingPoint
@@ -8,6 +9,10 @@ from toolkit.run_folder import SUMMARY
 from toolkit.table import TABLE_NAME, MeasurementRow, read_measurements
 
 _COLUMNS = ("k", "d", "max_abs_cosine")
+# Of vectors and dimensions that a packing can have been computed with.
+_LARGEST = 10**12
+# A bootstrap holds 800 numbers for each.
+_MOST_PACKINGS = 10_000
 _QUANTITY = ("packing", "best_max_abs_cosine")
 
 
@@ -25,6 +30,11 @@ def read_packings(path: str | Path) -> list[PackingPoint]:
     if not path.exists():
         raise ValueError(f"fit: expected a CSV file or a folder of runs, got {path}")
     points = _finished_runs(path) if path.is_dir() else _csv_rows(path)
+    if len(points) > _MOST_PACKINGS:
+        raise ValueError(
+            f"fit: expected at most {_MOST_PACKINGS:,} packings in {path}, got more; fit a part of "
+            "them"
+        )
     if not points:
         raise ValueError(
             f"fit: expected packings in {path}, found none; a run counts when it has finished "
@@ -34,21 +44,37 @@ def read_packings(path: str | Path) -> list[PackingPoint]:
 
 
 def _csv_rows(path: Path) -> list[PackingPoint]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-        if missing:
-            raise ValueError(
-                f"fit: expected the columns {', '.join(_COLUMNS)} in {path}, missing "
-                f"{', '.join(missing)}"
-            )
-        try:
-            return [
-                PackingPoint(int(row["k"]), int(row["d"]), float(row["max_abs_cosine"]))
-                for row in reader
-            ]
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"fit: line {reader.line_num} of {path}: {error}") from error
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            columns = reader.fieldnames or ()
+            # One more than can be fitted shows that there are too many.
+            rows = [(reader.line_num, row) for row in islice(reader, _MOST_PACKINGS + 1)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ValueError(f"fit: expected a readable CSV file, got {path}: {error}") from error
+    missing = [name for name in _COLUMNS if name not in columns]
+    if missing:
+        raise ValueError(
+            f"fit: expected the columns {', '.join(_COLUMNS)} in {path}, missing "
+            f"{', '.join(missing)}"
+        )
+    return [_packing(path, line, *(row[name] for name in _COLUMNS)) for line, row in rows]
+
+
+def _packing(path: Path, line: int, *cells: str | None) -> PackingPoint:
+    """Return the packing of a line, or say which of its numbers cannot be."""
+    where = f"fit: line {line} of {path}"
+    try:
+        k, d, max_abs_cosine = int(cells[0] or ""), int(cells[1] or ""), float(cells[2] or "")
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    for name, number in (("k", k), ("d", d)):
+        if not 1 <= number <= _LARGEST:
+            got = number if abs(number) <= _LARGEST else f"{number.bit_length()} bits"
+            raise ValueError(f"{where}: expected {name} from 1 to {_LARGEST:,}, got {got}")
+    if not 0 <= max_abs_cosine <= 1:
+        raise ValueError(f"{where}: expected max_abs_cosine from 0 to 1, got {cells[2]}")
+    return PackingPoint(k, d, max_abs_cosine)
 
 
 def _finished_runs(folder: Path) -> list[PackingPoint]:

@@ -60,10 +60,15 @@ def test_ratio_law_in_closed_form() -> None:
 @pytest.mark.parametrize("multiple", [1.5, 20, 1e6])
 def test_deviation_is_the_inverse(law: Law, dim: int, multiple: float) -> None:
     num_vectors = multiple * dim
-    epsilon = deviation_for(dim, num_vectors, law=law)
-    assert log10_capacity(dim, epsilon, law=law) == pytest.approx(math.log10(num_vectors))
-    other = deviation_for(dim, num_vectors, law=law, C=2.0)
-    assert log10_capacity(dim, other, law=law, C=2.0) == pytest.approx(math.log10(num_vectors))
+    given: list[dict[str, float]] = [{}, {"C": 2.0}]
+    for constants in given:
+        epsilon = deviation_for(dim, num_vectors, law=law, **constants)
+        if epsilon < 1:
+            log10 = log10_capacity(dim, epsilon, law=law, **constants)
+            assert log10 == pytest.approx(math.log10(num_vectors))
+        else:
+            # So few dimensions hold fewer directions at any deviation.
+            assert num_vectors > 10 ** log10_capacity(dim, 1 - 1e-12, law=law, **constants)
 
 
 @pytest.mark.parametrize(("law", "expected"), [("full", 0), ("ratio", 0), ("jl", 0.0784)])
@@ -75,7 +80,9 @@ def test_an_orthogonal_basis_deviates_under_jl_only(law: Law, expected: float) -
 def test_huge_spaces_do_not_overflow() -> None:
     log10 = log10_capacity(10**6, 0.9, law="ratio")
     assert log10 == pytest.approx(6 + 1e6 * 0.81 / 1.293 / math.log(10))
-    assert math.isfinite(log10_capacity(10**9, 2.0))
+    assert math.isfinite(log10_capacity(10**9, 0.999))
+    with pytest.raises(ValueError, match="dim: expected a capacity whose logarithm float64 can"):
+        log10_capacity(10**400, 0.5, law="ratio")
     assert deviation_for(10**6, 10**400, law="ratio") == pytest.approx(
         math.sqrt(1.293 * 394 * math.log(10) / 1e6)
     )
@@ -177,6 +184,8 @@ def test_half_precision_is_lifted_and_left_alone(dtype: torch.dtype) -> None:
         (0, 0.1, {}, "dim: expected an integer of at least 1, got 0"),
         (64, 0.0, {}, "epsilon: expected a positive finite number, got 0.0"),
         (64, -0.1, {}, "epsilon: expected a positive finite number"),
+        (64, 1.0, {}, r"epsilon: expected a bound on \|cos\|, which is below 1, got 1.0"),
+        (64, 1.5, {}, r"epsilon: expected a bound on \|cos\|, which is below 1, got 1.5"),
         (64, math.nan, {}, "epsilon: expected a positive finite number"),
         (64, 0.1, {"C": 0.0}, "C: expected a positive finite number, got 0.0"),
         (64, 0.1, {"e": 1.0}, "e: law 'full' has the constants C, a, b, c"),
@@ -241,6 +250,7 @@ def test_a_models_capacity_is_the_full_laws_where_it_means_something() -> None:
     for unknown in (
         deviation._replace(epsilon=0.3, model_class=1),
         deviation._replace(epsilon=0.0),
+        deviation._replace(epsilon=1.0, model_class=None),
         deviation._replace(epsilon=math.nan, model_class=None),
     ):
         assert math.isnan(log10_model_capacity(unknown, 4096))

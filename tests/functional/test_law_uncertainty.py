@@ -126,6 +126,14 @@ def test_an_error_larger_than_epsilon_still_has_an_interval() -> None:
     assert high > low
 
 
+def test_draws_beyond_1_count_as_almost_1() -> None:
+    constants = {"C": torch.full((100,), 1.3, dtype=torch.float64)}
+    low, high = log10_capacity_interval(64, 0.99, constants, law="ratio", stderr=0.05)
+    assert low < high == pytest.approx(log10_capacity(64, 1 - 1e-12, law="ratio", C=1.3))
+    with pytest.raises(ValueError, match=r"epsilon: expected a bound on \|cos\|, .*, got 1.5"):
+        log10_capacity_interval(64, 1.5, constants, law="ratio")
+
+
 def test_constants_alone() -> None:
     constants = {"C": torch.linspace(1.2, 1.4, 201, dtype=torch.float64)}
     low, high = log10_capacity_interval(512, 0.08, constants, law="ratio", level=0.9)

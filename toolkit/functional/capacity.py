@@ -25,6 +25,7 @@ from toolkit.functional._checks import (
     one_of,
     positive,
     real_tensor,
+    shown,
 )
 from toolkit.functional.deviation import EmbeddingDeviation
 
@@ -39,6 +40,9 @@ PUBLISHED = MappingProxyType(
         "jl": {"C": 3.029},
     }
 )
+
+
+_LARGEST_EXPONENT = 700.0  # of e, in float64
 
 
 class PackingLaw(NamedTuple):
@@ -67,26 +71,42 @@ def log10_capacity(dim: int, epsilon: float, *, law: Law = "full", **constants: 
 
     Args:
         dim: Dimension d.
-        epsilon: Deviation, above 0.
+        epsilon: Deviation, a bound on the cosines: above 0 and below 1.
         law: ``full``, ``ratio`` or ``jl``.
         **constants: Constants that replace the published ones, ``C`` and for ``full`` also
             ``a``, ``b`` and ``c``.
 
     Raises:
-        ValueError: If ``dim`` is below 1, ``epsilon`` is not finite and positive, ``law`` is
-            unknown, or a constant is unknown or not finite and positive.
+        ValueError: If ``dim`` is below 1, ``epsilon`` is not above 0 and below 1, ``law`` is
+            unknown, a constant is unknown or not finite and positive, or the logarithm is beyond
+            float64.
 
     Example:
         >>> round(10 ** log10_capacity(4096, 0.0645, law="jl", C=8.0), 1)
         8.4
     """
     log_dim = math.log(integer_at_least("dim", dim, 1))
-    positive("epsilon", epsilon)
+    check_epsilon(epsilon)
     values = _constants(law, constants)
     scaled = 2 * math.log(epsilon) + values.get("c", 1) * log_dim - math.log(values["C"])
-    log_ratio = math.exp(scaled / values.get("b", 1))
+    exponent = scaled / values.get("b", 1)
+    if exponent > _LARGEST_EXPONENT:
+        raise ValueError(
+            f"dim: expected a capacity whose logarithm float64 can hold, got e^(e^{exponent:.4g}) "
+            "times d; choose a smaller dim or epsilon"
+        )
+    log_ratio = math.exp(exponent)
     log_base = 0 if law == "jl" else log_dim
     return (log_ratio + log_base) / values.get("a", 1) / math.log(10)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise a ValueError unless ``epsilon`` is above 0 and below 1, as a bound on cosines is."""
+    positive("epsilon", epsilon)
+    if epsilon >= 1:
+        raise ValueError(
+            f"epsilon: expected a bound on |cos|, which is below 1, got {shown(epsilon)}"
+        )
 
 
 def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
@@ -97,11 +117,11 @@ def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
         dim: Dimension d of its rows.
 
     Returns:
-        NaN for class 1, whose rows share a direction, and where epsilon is not above 0.
+        NaN for class 1, whose rows share a direction, and where epsilon is not above 0 and below 1.
     """
     instance("deviation", deviation, EmbeddingDeviation)
     integer_at_least("dim", dim, 1)
-    if deviation.model_class == 1 or not deviation.epsilon > 0:
+    if deviation.model_class == 1 or not 0 < deviation.epsilon < 1:
         return math.nan
     return log10_capacity(dim, deviation.epsilon)
 
@@ -114,7 +134,8 @@ def deviation_for(
     Args:
         dim: Dimension d.
         num_vectors: Number of directions k, at least 1. For k <= d the deviation is 0, except
-            under ``jl``, which does not know about orthogonal bases.
+            under ``jl``, which does not know about orthogonal bases. A result of 1 or more says
+            that the law does not reach so many: no cosine is larger.
         law: ``full``, ``ratio`` or ``jl``.
         **constants: Constants that replace the published ones.
 

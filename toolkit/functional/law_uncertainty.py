@@ -14,7 +14,6 @@ from toolkit.functional._checks import (
     integer_at_least,
     number_at_least,
     one_of,
-    positive,
     require_memory,
     shown,
     source_of_draws,
@@ -23,6 +22,7 @@ from toolkit.functional.capacity import (
     PUBLISHED,
     Array,
     Law,
+    check_epsilon,
     deviation_for,
     deviations,
     fit_packing_law,
@@ -34,7 +34,7 @@ from toolkit.functional.capacity import (
 _GAUSS_NEWTON_STEPS, _CONVERGED, _SHIFT = 12, 1e-7, 1e-5
 # Below it, directions of the constants leave no trace in the points.
 _SMALLEST_EIGENVALUE = 1e-9
-# A normal epsilon may come out negative; the laws need a positive one.
+# A drawn epsilon may come out negative or above 1; the laws need one between.
 _SMALLEST_EPSILON = 1e-12
 
 
@@ -147,7 +147,7 @@ def log10_capacity_interval(
 
     Args:
         dim: Dimension d.
-        epsilon: Deviation, above 0.
+        epsilon: Deviation, above 0 and below 1.
         constants: Resampled constants, from `bootstrap_packing_law`.
         law: ``full``, ``ratio`` or ``jl``.
         rounding: Epsilon may be off by up to this much, all values equally likely.
@@ -162,13 +162,14 @@ def log10_capacity_interval(
     integer_at_least("dim", dim, 1)
     number_at_least("rounding", rounding, 0)
     number_at_least("stderr", stderr, 0)
-    positive("epsilon", epsilon)
+    check_epsilon(epsilon)
     inner_share("level", level)
     draws = source_of_draws(generator)
     resamples = _resamples(constants, law)
     uniform = torch.rand(len(resamples), generator=draws, dtype=torch.float64) * 2 - 1
     normal = torch.randn(len(resamples), generator=draws, dtype=torch.float64)
-    epsilons = (epsilon + rounding * uniform + stderr * normal).clamp_min(_SMALLEST_EPSILON)
+    drawn_epsilons = epsilon + rounding * uniform + stderr * normal
+    epsilons = drawn_epsilons.clamp(_SMALLEST_EPSILON, 1 - _SMALLEST_EPSILON)
     capacities = (
         log10_capacity(dim, drawn, law=law, **values)
         for drawn, values in zip(epsilons.tolist(), resamples, strict=True)
