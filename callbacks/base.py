@@ -20,6 +20,7 @@ from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.event_files import points_in
+from toolkit.functional._checks import one_of
 from toolkit.interruption import interruption
 from toolkit.points import Point, values_by_layer
 from toolkit.threads import suited_to
@@ -75,10 +76,8 @@ class MeasurementCallback(Callback, ABC):
         schedule: int | list[int] | Literal["log"] = "log",
         on_error: Literal["raise", "warn"] | None = None,
     ) -> None:
-        if on_error not in {None, "raise", "warn"}:
-            raise ValueError(f"on_error: expected 'raise', 'warn' or None, got {on_error!r}")
         self.schedule = schedule
-        self.on_error = on_error
+        self.on_error = one_of("on_error", on_error, "raise", "warn", None)
         self.history: dict[int, dict[str, float]] = {}
         self.shared: dict[Any, Any] = {}
         self._due = Schedule(schedule)

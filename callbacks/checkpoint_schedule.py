@@ -13,6 +13,7 @@ from callbacks._tokenizer import held_tokenizer
 from callbacks.base import SHARDED
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.checkpointing import RunCheckpoint
+from toolkit.functional._checks import flag, optional, valid_text
 from toolkit.lm.saving import save_folder
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class CheckpointSchedule(RunCheckpoint):
         save_hf: bool = True,
     ) -> None:
         self._due = Schedule(schedule)
+        optional(valid_text, "dirpath", dirpath)
+        flag("save_hf", save_hf)
         # Lightning's own choice of checkpoints is off: the hooks below save.
         super().__init__(dirpath=dirpath, save_last=False, save_top_k=0)
         self.schedule = schedule

@@ -10,6 +10,7 @@ from torch import Tensor
 from callbacks.language_model import LanguageModelCallback
 from callbacks.measurement import Moment
 from toolkit.functional import cosine_histogram
+from toolkit.functional._checks import number_at_least
 from toolkit.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ class EmbeddingDeviation(LanguageModelCallback):
             schedule=schedule,
             on_error=on_error,
         )
-        if not 0 <= num_sigma < math.inf:
-            raise ValueError(f"num_sigma: expected a finite number of at least 0, got {num_sigma}")
-        self.num_sigma = num_sigma
+        self.num_sigma = number_at_least("num_sigma", num_sigma, 0)
 
     def arguments(self) -> dict[str, Any]:
         """Return the number of standard deviations beside the rows."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from callbacks._tokenizer import held_tokenizer
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
+from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.text_set import TextSet
 from toolkit.points import values_by_layer
 
@@ -46,12 +47,10 @@ class LanguageModelCallback(MeasurementCallback):
         on_error: Literal["raise", "warn"] | None = None,
     ) -> None:
         super().__init__(schedule=schedule, on_error=on_error)
-        if rows not in {"tokenizer", "all"}:
-            raise ValueError(f"rows: expected 'tokenizer' or 'all', got {rows!r}")
-        self.rows: Literal["tokenizer", "all"] = rows
-        self.tokenizer = tokenizer
-        self.attribute = attribute
-        self.paths = paths
+        self.rows: Literal["tokenizer", "all"] = one_of("rows", rows, "tokenizer", "all")
+        self.tokenizer = optional(valid_text, "tokenizer", tokenizer)
+        self.attribute = optional(valid_text, "attribute", attribute)
+        self.paths = optional(text_mapping, "paths", paths)
         self._deferred = False
 
     def arguments(self) -> dict[str, Any]:
@@ -178,8 +177,8 @@ class TextCallback(LanguageModelCallback):
             schedule=schedule,
             on_error=on_error,
         )
-        self.texts = texts or TextSet()
-        self.layers = layers
+        self.texts = TextSet() if texts is None else instance("texts", texts, TextSet)
+        self.layers = optional(names, "layers", layers)
 
     def arguments(self) -> dict[str, Any]:
         """Return the texts and layers beside what every language model callback has."""

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
+from toolkit.functional._checks import integer_at_least, positives
 from toolkit.measures.text_set import TextSet
 from toolkit.points import Point
 
@@ -61,13 +62,9 @@ class LinearProbe(TextCallback):
             schedule=schedule,
             on_error=on_error,
         )
-        penalties = l2 if isinstance(l2, list) else [l2]
-        if not penalties or not all(0 < penalty < float("inf") for penalty in penalties):
-            raise ValueError(f"l2: expected one or several positive finite numbers, got {l2}")
-        if max_iter < 1:
-            raise ValueError(f"max_iter: expected at least 1, got {max_iter}")
+        positives("l2", l2)
         self.l2 = l2
-        self.max_iter = max_iter
+        self.max_iter = integer_at_least("max_iter", max_iter, 1)
 
     def arguments(self) -> dict[str, Any]:
         """Return the probe's options beside the texts."""

@@ -5,13 +5,15 @@ from typing import Literal, TypeGuard
 
 import lightning as L
 
+from toolkit.functional._checks import different, is_integer, shown
+
 
 class Schedule:
     """The steps at which something is due; ``step in schedule`` is all it answers.
 
     Args:
-        spec: An integer n for every n steps, a list of steps, or ``"log"`` for the steps at which
-            the Pythia suite saved checkpoints: 0, 1, 2, 4, ..., 512, 1000, 2000, ...
+        schedule: An integer n for every n steps, a list of steps, or ``"log"`` for the steps at
+            which the Pythia suite saved checkpoints: 0, 1, 2, 4, ..., 512, 1000, 2000, ...
             (arXiv 2304.01373, section 2).
 
     Raises:
@@ -23,17 +25,17 @@ class Schedule:
         [512, 1000, 2000, 3000]
     """
 
-    def __init__(self, spec: int | list[int] | Literal["log"]) -> None:
+    def __init__(self, schedule: int | list[int] | Literal["log"]) -> None:
         self._every: int | None = None
         self._steps: frozenset[int] | None = None
-        if _is_integer(spec) and spec >= 1:
-            self._every = spec
-        elif isinstance(spec, list) and spec and all(_is_integer(s) and s >= 0 for s in spec):
-            self._steps = frozenset(spec)
-        elif spec != "log":
+        if is_integer(schedule) and schedule >= 1:
+            self._every = schedule
+        elif _is_steps(schedule):
+            self._steps = frozenset(different("schedule", schedule))
+        elif not isinstance(schedule, str) or schedule != "log":
             raise ValueError(
                 "schedule: expected a positive integer, a list of non-negative integers or 'log', "
-                f"got {spec!r}"
+                f"got {shown(schedule)}"
             )
 
     def __contains__(self, step: int) -> bool:
@@ -52,6 +54,12 @@ class Schedule:
         return any(between in self for between in range(after + 1, step + 1))
 
 
+def _is_steps(schedule: object) -> TypeGuard[list[int]]:
+    if not isinstance(schedule, list) or not schedule:
+        return False
+    return all(is_integer(step) and step >= 0 for step in schedule)
+
+
 def last_step(trainer: L.Trainer) -> float:
     """Return the step at which the run ends, infinite where that is not known in advance."""
     number = trainer.estimated_stepping_batches
@@ -61,7 +69,3 @@ def last_step(trainer: L.Trainer) -> float:
 def takes_no_step(trainer: L.Trainer) -> bool:
     """Return whether a new run is to take no step at all: it calls no hook of training."""
     return trainer.ckpt_path is None and 0 in {trainer.max_steps, trainer.max_epochs}
-
-
-def _is_integer(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)

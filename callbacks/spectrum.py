@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
+from toolkit.functional._eigenvalues import check_fit_range
 from toolkit.measures.text_set import TextSet
 from toolkit.points import Point
 
@@ -60,10 +61,7 @@ class Spectrum(TextCallback):
             schedule=schedule,
             on_error=on_error,
         )
-        first, last = fit_range
-        if not 1 <= first < last:
-            raise ValueError(f"fit_range: expected 1 <= first < last, got {fit_range}")
-        self.fit_range = (first, last)
+        self.fit_range = check_fit_range(fit_range)
 
     def arguments(self) -> dict[str, Any]:
         """Return the fit range beside the texts."""

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
+from toolkit.functional._checks import flag
+from toolkit.measures.pga import check_pga_options
 from toolkit.measures.text_set import TextSet
 from toolkit.points import Point
 
@@ -76,20 +78,13 @@ class SubspacePGA(TextCallback):
             schedule=schedule,
             on_error=on_error,
         )
-        removals = [remove] if isinstance(remove, int) else remove
-        for name, value, least in (
-            ("k", 1 if k is None else k, 1),
-            ("num_null", num_null, 2),
-            *(("remove", removal, 0) for removal in removals or [-1]),
-        ):
-            if value < least:
-                raise ValueError(f"{name}: expected at least {least}, got {value}")
+        check_pga_options(k, num_null, remove, seed)
         self.k = k
         self.num_null = num_null
         self.remove = remove
         self.seed = seed
-        self.center_unembedding = center_unembedding
-        self.fold_norm = fold_norm
+        self.center_unembedding = flag("center_unembedding", center_unembedding)
+        self.fold_norm = flag("fold_norm", fold_norm)
 
     def options(self) -> dict[str, Any]:
         """Return the options of `toolkit.measures.pga_points`."""

@@ -17,6 +17,7 @@ from toolkit.functional import (
     represented_fraction,
     welch_bound,
 )
+from toolkit.functional._checks import number_at_least
 from toolkit.models.superposition_autoencoder import width_name
 from toolkit.points import Point, num_nonfinite
 
@@ -67,11 +68,9 @@ class SuperpositionGeometry(MeasurementCallback):
         on_error: Literal["raise", "warn"] | None = None,
     ) -> None:
         super().__init__(schedule=schedule, on_error=on_error)
-        if not represented_threshold >= 0:
-            raise ValueError(
-                f"represented_threshold: expected a norm of at least 0, got {represented_threshold}"
-            )
-        self.represented_threshold = represented_threshold
+        self.represented_threshold = number_at_least(
+            "represented_threshold", represented_threshold, 0
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Return the threshold."""

@@ -118,11 +118,11 @@ def test_state_round_trips_through_weights_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"lr": -0.1}, "lr: expected a number >= 0, got -0.1"),
-        ({"eps": 0.0}, "eps: expected a positive number"),
+        ({"lr": -0.1}, "lr: expected a finite number of at least 0, got -0.1"),
+        ({"eps": 0.0}, "eps: expected a positive finite number"),
         ({"betas": (0.9, 1.0)}, r"betas: expected two numbers in \[0, 1\)"),
         ({"weight_decay": math.inf}, "weight_decay: expected a finite number"),
-        ({"decay_mode": "rows"}, "decay_mode: expected auto, row_norm or plain, got 'rows'"),
+        ({"decay_mode": "rows"}, "decay_mode: expected 'auto', 'row_norm' or 'plain', got 'rows'"),
         ({"decay_mode": "row_norm", "weight_decay": 1.0}, "weight_decay: expected at most 0"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from math import cos, isfinite, pi
+from math import cos, pi
 from typing import Any, Literal
 
 import torch
@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.adam import adam
 from torch.optim.lr_scheduler import LambdaLR
+
+from toolkit.functional._checks import finite, moment_decays, number_at_least, one_of, positive
 
 DecayMode = Literal["auto", "row_norm", "plain"]
 
@@ -47,7 +49,7 @@ class AdamW(Optimizer):
     ) -> None:
         defaults = {
             "lr": lr,
-            "betas": tuple(betas),
+            "betas": moment_decays("betas", betas),
             "eps": eps,
             "weight_decay": weight_decay,
             "decay_mode": decay_mode,
@@ -104,32 +106,26 @@ class AdamW(Optimizer):
 
 
 def _check_group(group: dict[str, Any]) -> None:
-    limits = {"lr": group["lr"] >= 0, "eps": group["eps"] > 0}
-    limits["betas"] = all(0 <= beta < 1 for beta in group["betas"])
-    limits["weight_decay"] = isfinite(group["weight_decay"])
-    expected = {
-        "lr": "a number >= 0",
-        "eps": "a positive number",
-        "betas": "two numbers in [0, 1)",
-        "weight_decay": "a finite number",
-    }
-    for name, good in limits.items():
-        if not good:
-            raise ValueError(f"{name}: expected {expected[name]}, got {group[name]}")
-    if group["decay_mode"] not in {"auto", "row_norm", "plain"}:
-        raise ValueError(
-            f"decay_mode: expected auto, row_norm or plain, got {group['decay_mode']!r}"
-        )
-    if group["decay_mode"] == "row_norm" and group["weight_decay"] > 0:
-        raise ValueError(
-            "weight_decay: expected at most 0 with decay_mode row_norm, which would otherwise push "
-            f"rows away from unit norm, got {group['weight_decay']}; use decay_mode plain"
-        )
+    number_at_least("lr", group["lr"], 0)
+    positive("eps", group["eps"])
+    moment_decays("betas", group["betas"])
+    check_decay(group["decay_mode"], finite("weight_decay", group["weight_decay"]))
     if _restores_norms(group) and any(parameter.ndim != 2 for parameter in group["params"]):
         raise ValueError(
             "params: expected matrices in a group that decays by row_norm; put vectors into a "
             "group with weight_decay 0"
         )
+
+
+def check_decay(decay_mode: DecayMode, weight_decay: float) -> DecayMode:
+    """Return the mode of decay, or raise a ValueError if there is none such for this strength."""
+    one_of("decay_mode", decay_mode, "auto", "row_norm", "plain")
+    if decay_mode == "row_norm" and weight_decay > 0:
+        raise ValueError(
+            "weight_decay: expected at most 0 with decay_mode row_norm, which would otherwise push "
+            f"rows away from unit norm, got {weight_decay}; use decay_mode plain"
+        )
+    return decay_mode
 
 
 def _restores_norms(group: dict[str, Any]) -> bool:

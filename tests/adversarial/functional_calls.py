@@ -56,10 +56,10 @@ _PACKINGS: Call = {
 }
 _WEIGHT = tensor(seeded(5, 3), finite=False)
 _BIAS = tensor(seeded(5), finite=False)
-_WIDE_RANKS = pair((1, 6), (1.5, 8), (0, 5), (5, 5), (8, 2), (1, float("inf")), (True, 6))
+WIDE_RANKS = pair((1, 6), (1.5, 8), (0, 5), (5, 5), (8, 2), (1, float("inf")), (True, 6))
 
 FUNCTIONS: dict[str, Call] = {
-    "alpha_req": {"features": tensor(ROWS), "fit_range": _WIDE_RANKS},
+    "alpha_req": {"features": tensor(ROWS), "fit_range": WIDE_RANKS},
     "average_ranks": {"values": tensor(LOSSES).without("flat")},
     "bootstrap_packing_law": {
         **_PACKINGS,

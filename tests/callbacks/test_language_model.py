@@ -278,14 +278,17 @@ def test_the_histogram_of_a_large_vocabulary_takes_some_rows() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: SubspacePGA(k=0), "k: expected at least 1, got 0"),
-        (lambda: SubspacePGA(num_null=1), "num_null: expected at least 2, got 1"),
-        (lambda: SubspacePGA(remove=-1), "remove: expected at least 0, got -1"),
-        (lambda: SubspacePGA(remove=[]), "remove: expected at least 0"),
+        (lambda: SubspacePGA(k=0), "k: expected an integer of at least 1, got 0"),
+        (lambda: SubspacePGA(num_null=1), "num_null: expected an integer of at least 2, got 1"),
+        (lambda: SubspacePGA(remove=-1), "remove: expected an integer of at least 0, got -1"),
+        (lambda: SubspacePGA(remove=[]), "remove: expected one or more integers"),
         (lambda: LinearProbe(l2=0), "l2: expected one or several positive"),
         (lambda: LinearProbe(l2=[]), "l2: expected one or several positive"),
-        (lambda: LinearProbe(max_iter=0), "max_iter: expected at least 1, got 0"),
-        (lambda: Spectrum(fit_range=(4, 4)), "fit_range: expected 1 <= first < last, got"),
+        (lambda: LinearProbe(max_iter=0), "max_iter: expected an integer of at least 1, got 0"),
+        (
+            lambda: Spectrum(fit_range=(4, 4)),
+            "fit_range: expected two integers, 1 <= first < last, got",
+        ),
         (lambda: EmbeddingDeviation(num_sigma=math.inf), "num_sigma: expected a finite"),
         (lambda: UnembeddingOverlap(rows="x"), "rows: expected 'tokenizer' or 'all'"),  # type: ignore[arg-type]
         (lambda: TextSet(num_test=0), "num_test: expected an integer of at least 1, got 0"),

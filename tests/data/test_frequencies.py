@@ -59,11 +59,20 @@ def test_a_small_scale_does_not_underflow() -> None:
 @pytest.mark.parametrize(
     ("build", "match"),
     [
-        (lambda: PowerFrequencies(-1.0), "exponent: expected a finite number >= 0, got -1.0"),
+        (
+            lambda: PowerFrequencies(-1.0),
+            "exponent: expected a finite number of at least 0, got -1.0",
+        ),
         (lambda: PowerFrequencies(math.nan), "exponent: expected a finite number"),
         (lambda: ExponentialFrequencies(0.0), "scale: expected a positive finite number"),
-        (lambda: UniformFrequencies().probabilities(0), "num_features: expected at least 1"),
-        (lambda: LinearFrequencies().probabilities(1), "num_features: expected at least 2"),
+        (
+            lambda: UniformFrequencies().probabilities(0),
+            "num_features: expected an integer of at least 1",
+        ),
+        (
+            lambda: LinearFrequencies().probabilities(1),
+            "num_features: expected at least 2",
+        ),
         (lambda: UniformFrequencies().probabilities(5, density=0), "density: expected a positive"),
     ],
 )

@@ -155,11 +155,11 @@ def test_the_saved_seed_is_taken_over() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"num_features": 0}, "num_features: expected at least 1, got 0"),
-        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
-        ({"num_held_out": 0}, "num_held_out: expected at least 1, got 0"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch: expected at least 1, got 0"),
-        ({"seed": -1}, "seed: expected 0 or more, got -1"),
+        ({"num_features": 0}, "num_features: expected an integer of at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size: expected an integer of at least 1, got 0"),
+        ({"num_held_out": 0}, "num_held_out: expected an integer of at least 1, got 0"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch: expected an integer of at least 1, got 0"),
+        ({"seed": -1}, "seed: expected an integer of at least 0, got -1"),
         ({"density": 100.0}, "density: expected every probability at most 1"),
     ],
 )

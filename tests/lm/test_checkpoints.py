@@ -259,7 +259,7 @@ def test_models_keep_their_order(root: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ([], "names: expected at least one model"),
+        ([], "names: expected one or more strings"),
         (["a", "a"], "names: expected different models, got a and a, which are one"),
         (["a/b", "a/b@main"], "names: expected different models, got a/b and a/b@main, which are"),
         (["no/such/folder"], "expected the name of a model on the Hub or a folder"),

@@ -199,7 +199,9 @@ def test_values_that_are_not_finite_are_returned() -> None:
         pytest.param({"batch_size": 0}, "batch_size: .* at least 1, got 0", id="batch_size"),
         pytest.param({"max_length": 0}, "max_length: .* at least 1, got 0", id="max_length"),
         pytest.param({"layers": []}, "layers: expected at least one", id="no layers"),
-        pytest.param({"layers": ["layer_04"]}, "layer: .* layer_03 or final, got layer_04", id="L"),
+        pytest.param(
+            {"layers": ["layer_04"]}, "layers: .* layer_03 or final, got layer_04", id="L"
+        ),
     ],
 )
 def test_refuses_other_options(options: dict[str, Any], message: str) -> None:

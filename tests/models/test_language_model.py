@@ -397,7 +397,7 @@ def test_bad_batches(batch: Any, match: str) -> None:
         ({"config": None}, "config, pretrained: expected one of them, got neither"),
         ({"pretrained": "folder"}, "config, pretrained: expected one of them, got both"),
         ({"revision": "step3"}, "revision: expected pretrained with it, got 'step3' alone"),
-        ({"dtype": "float64"}, "dtype: expected float32, bfloat16 or float16, got 'float64'"),
+        ({"dtype": "float64"}, "dtype: expected 'float32', 'bfloat16' or 'float16', got 'float64'"),
         ({"lr": 0.0}, "lr: expected a positive finite number, got 0.0"),
         ({"lr": math.inf}, "lr: expected a positive finite number, got inf"),
         ({"weight_decay": math.nan}, "weight_decay: expected a finite number, got nan"),

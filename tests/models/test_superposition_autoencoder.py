@@ -298,16 +298,16 @@ def test_validation_is_logged_at_the_step_its_weights_have(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"num_features": 0}, "num_features: expected at least 1, got 0"),
-        ({"widths": []}, r"widths: expected different numbers of at least 1, got \[\]"),
-        ({"widths": [3, 3]}, r"widths: expected different numbers of at least 1, got \[3, 3\]"),
-        ({"widths": [0]}, "widths: expected different"),
+        ({"num_features": 0}, "num_features: expected an integer of at least 1, got 0"),
+        ({"widths": []}, "widths: expected one or more integers, got none"),
+        ({"widths": [3, 3]}, "widths: expected each entry once, got 3 twice"),
+        ({"widths": [0]}, "widths: expected an integer of at least 1"),
         ({"lr": 0.0}, "lr: expected a positive finite number, got 0.0"),
         ({"bias_lr": -1.0}, "bias_lr: expected a positive finite number"),
         ({"loss_scale": float("nan")}, "loss_scale: expected a positive finite number"),
         ({"warmup_fraction": 1.5}, "warmup_fraction: expected a share between 0 and 1, got 1.5"),
         ({"lr_floor": -0.1}, "lr_floor: expected a share between 0 and 1"),
-        ({"step": "quick"}, "step: expected sparse or dense, got 'quick'"),
+        ({"step": "quick"}, "step: expected .sparse. or .dense., got 'quick'"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], match: str) -> None:
@@ -315,10 +315,9 @@ def test_bad_arguments(options: dict[str, Any], match: str) -> None:
         SuperpositionAutoencoder(**{"num_features": 12, "widths": [2], **options})
 
 
-def test_bad_optimizer_settings_are_named_before_the_first_step(tmp_path: Path) -> None:
-    model = make_model(decay_mode="row_norm", weight_decay=1.0)
+def test_bad_optimizer_settings_are_named_before_there_is_a_run() -> None:
     with pytest.raises(ValueError, match="weight_decay: expected at most 0"):
-        make_trainer(tmp_path).fit(model, make_data())
+        make_model(decay_mode="row_norm", weight_decay=1.0)
 
 
 def test_a_batch_of_another_size_is_named() -> None:

@@ -305,8 +305,8 @@ def test_an_endless_run_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"num_vectors": 1}, "num_vectors: expected at least 2, got 1"),
-        ({"dim": 0}, "dim: expected at least 1, got 0"),
+        ({"num_vectors": 1}, "num_vectors: expected an integer of at least 2, got 1"),
+        ({"dim": 0}, "dim: expected an integer of at least 1, got 0"),
         ({"dim": 1, "exponent": "published"}, "dim: expected an integer of at least 2"),
         ({"exponent": 1}, "exponent: expected 'published', a finite number of at least 2 or a"),
         ({"exponent": (8, math.inf)}, r"exponent: expected .* got \(8, inf\)"),

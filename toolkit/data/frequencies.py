@@ -2,11 +2,18 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from toolkit.functional._checks import (
+    integer_at_least,
+    number_at_least,
+    positive,
+    require_memory,
+    shown,
+)
 
 _ROUNDING = 1e-12
 
@@ -31,10 +38,9 @@ class Frequencies(ABC):
         Raises:
             ValueError: If n < 1, the density is not positive, or a probability would exceed 1.
         """
-        if num_features < 1:
-            raise ValueError(f"num_features: expected at least 1, got {num_features}")
-        if not (isfinite(density) and density > 0):
-            raise ValueError(f"density: expected a positive finite number, got {density}")
+        integer_at_least("num_features", num_features, 1)
+        require_memory("num_features", num_features, itemsize=8)
+        positive("density", density)
         relative = self.relative(num_features)
         probabilities = relative * (density / relative.sum())
         largest = probabilities.max().item()
@@ -64,9 +70,10 @@ class Frequencies(ABC):
         kinds = {kind.__qualname__: kind for kind in _subclasses(cls)}
         paths = {f"{kind.__module__}.{name}": kind for name, kind in kinds.items()}
         wanted = config.get("class_path", "")
-        if wanted not in paths:
+        if not isinstance(wanted, str) or wanted not in paths:
             raise ValueError(
-                f"frequencies: expected the class_path of one of {sorted(paths)}, got {wanted!r}"
+                f"frequencies: expected the class_path of one of {sorted(paths)}, "
+                f"got {shown(wanted)}"
             )
         return paths[wanted](**config.get("init_args", {}))
 
@@ -91,8 +98,7 @@ class PowerFrequencies(Frequencies):
     exponent: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.exponent) and self.exponent >= 0):
-            raise ValueError(f"exponent: expected a finite number >= 0, got {self.exponent}")
+        number_at_least("exponent", self.exponent, 0)
 
     def relative(self, num_features: int) -> Tensor:
         """Return ``i ** -exponent``."""
@@ -110,8 +116,7 @@ class ExponentialFrequencies(Frequencies):
     scale: float = 400.0
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale: expected a positive finite number, got {self.scale}")
+        positive("scale", self.scale)
 
     def relative(self, num_features: int) -> Tensor:
         """Return ``exp(-i / scale)``, relative to the first feature so that no scale underflows."""

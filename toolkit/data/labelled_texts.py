@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import integer_at_least, is_integer
+from toolkit.functional._checks import is_integer, shown, valid_seed, valid_text
 
 _TRAIN, _TEST = range(2)
 
@@ -63,7 +63,7 @@ def load_texts(name: str, *, num_train: int, num_test: int, seed: int = 0) -> La
     from toolkit.data.ag_news import AG_NEWS, load_ag_news  # noqa: PLC0415
     from toolkit.data.docstring_topics import load_docstring_topics  # noqa: PLC0415
 
-    if name == "docstrings":
+    if valid_text("name", name) == "docstrings":
         return load_docstring_topics(num_train=num_train, num_test=num_test, seed=seed)
     source = AG_NEWS if name == "ag_news" else name
     return load_ag_news(source, num_train=num_train, num_test=num_test, seed=seed)
@@ -99,9 +99,9 @@ def draw_texts(
         if not is_integer(number) or number < len(classes):
             raise ValueError(
                 f"{argument}: expected an integer of at least {len(classes)}, one text of each "
-                f"class, got {number!r}"
+                f"class, got {shown(number)}"
             )
-    integer_at_least("seed", seed, 0)
+    valid_seed("seed", seed)
     kept = _without(train, () if test is None else test.texts)
     sizes = [num_test, num_train] if test is None else [num_train]
     drawn = _disjoint_draws(kept, sizes, classes, source, (seed, _TRAIN))

@@ -1,5 +1,6 @@
 """Synthetic sparse features of the toy superposition model (arXiv 2505.10465, section 2)."""
 
+import math
 from typing import Any
 
 import lightning as L
@@ -10,6 +11,7 @@ from torch import Tensor
 from toolkit.data.active_cells import ActiveCells
 from toolkit.data.batch_stream import BatchStream, FixedBatches
 from toolkit.data.frequencies import Frequencies, UniformFrequencies
+from toolkit.functional._checks import integer_at_least, optional, require_memory, valid_seed
 
 _TRAIN, _HELD_OUT, _TEST = range(3)
 
@@ -98,17 +100,16 @@ class SparseFeatures(L.LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        limits = {"batch_size": batch_size, "num_held_out": num_held_out}
+        integer_at_least("batch_size", batch_size, 1)
+        integer_at_least("num_held_out", num_held_out, 1)
         if steps_per_epoch is not None:
-            limits["steps_per_epoch"] = steps_per_epoch
-        for name, number in limits.items():
-            if number < 1:
-                raise ValueError(f"{name}: expected at least 1, got {number}")
-        if seed is not None and seed < 0:
-            raise ValueError(f"seed: expected 0 or more, got {seed}")
+            integer_at_least("steps_per_epoch", steps_per_epoch, 1)
+        optional(valid_seed, "seed", seed)
         self.num_features = num_features
         self.frequencies = _as_frequencies(frequencies)
         self.probabilities = self.frequencies.probabilities(num_features, density=density)
+        # The cells that a batch has on average, four numbers of eight bytes each.
+        require_memory("batch_size", batch_size, math.ceil(density), itemsize=32)
         self.batch_size = batch_size
         self.num_held_out = num_held_out
         self.steps_per_epoch = steps_per_epoch

@@ -27,10 +27,19 @@ from toolkit.data.tokenized_corpus import (
     tokenize,
     trained_tokenizer,
 )
-from toolkit.functional._checks import integer_at_least
+from toolkit.functional._checks import (
+    inner_share,
+    integer_at_least,
+    optional,
+    valid_seed,
+    valid_text,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+# Token ids are stored as int32.
+_LARGEST_VOCABULARY = 2**31 - 1
 
 
 class TextCorpus(L.LightningDataModule):
@@ -81,16 +90,15 @@ class TextCorpus(L.LightningDataModule):
         seed: int | None = None,
     ) -> None:
         super().__init__()
-        integer_at_least("vocab_size", vocab_size, SMALLEST_VOCABULARY)
+        for name, given in (("source", source), ("subset", subset), ("tokenizer", tokenizer)):
+            optional(valid_text, name, given)
+        valid_text("split", split)
+        optional(valid_text, "cache_dir", cache_dir)
+        integer_at_least("vocab_size", vocab_size, SMALLEST_VOCABULARY, most=_LARGEST_VOCABULARY)
         integer_at_least("block_size", block_size, 2)
         integer_at_least("batch_size", batch_size, 1)
-        if not 0 < held_out_fraction < 0.5:
-            raise ValueError(
-                "held_out_fraction: expected a share above 0 and below 0.5, "
-                f"got {held_out_fraction}"
-            )
-        seed = torch.initial_seed() if seed is None else seed
-        integer_at_least("seed", seed, 0)
+        inner_share("held_out_fraction", held_out_fraction, below=0.5)
+        seed = torch.initial_seed() if seed is None else valid_seed("seed", seed)
         self.save_hyperparameters()
         self.source, self.subset, self.split = source, subset, split
         self.tokenizer_name, self.vocab_size = tokenizer, vocab_size

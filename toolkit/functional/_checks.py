@@ -7,7 +7,7 @@ bool; what is no tensor or generator is a TypeError, everything else a ValueErro
 import math
 import os
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeGuard, TypeVar
 
@@ -116,9 +116,10 @@ def lift(tensor: Tensor) -> Tensor:
 
 def integer_at_least(name: str, value: object, minimum: int, *, most: int | None = None) -> int:
     """Return ``value``, or raise a ValueError if it is no integer in this range."""
-    if not is_integer(value) or value < minimum or (most is not None and value > most):
-        limits = f"of at least {minimum}" if most is None else f"from {minimum} to {most}"
-        raise ValueError(f"{name}: expected an integer {limits}, got {shown(value)}")
+    if not is_integer(value) or value < minimum:
+        raise ValueError(f"{name}: expected an integer of at least {minimum}, got {shown(value)}")
+    if most is not None and value > most:
+        raise ValueError(f"{name}: expected an integer of at most {most}, got {shown(value)}")
     return value
 
 
@@ -128,47 +129,57 @@ def is_integer(value: object) -> TypeGuard[int]:
 
 
 def integers_at_least(name: str, values: object, minimum: int) -> list[int]:
-    """Return at least one integer as a list; a number alone or a string is a ValueError."""
+    """Return one or more integers as a list; a number alone or a string is a ValueError."""
     listed = _items(name, values, "integers")
     return [integer_at_least(name, value, minimum) for value in listed]
 
 
-def seed(name: str, value: object) -> int:
+def as_float(value: object) -> float:
+    """Return a plain or numpy number as a float, NaN for everything else and for too large ones."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def valid_seed(name: str, value: object) -> int:
     """Return ``value`` if every generator takes it as a seed."""
     return integer_at_least(name, value, 0, most=_LAST_SEED)
 
 
 def finite(name: str, value: Value) -> Value:
     """Return ``value`` if it is a finite number."""
-    return _within(name, value, math.isfinite(_real(value)), "a finite number")
+    return _within(name, value, math.isfinite(as_float(value)), "a finite number")
 
 
 def number_at_least(name: str, value: Value, minimum: int | float) -> Value:
     """Return ``value`` if it is a finite number of at least ``minimum``."""
-    good = minimum <= _real(value) < math.inf
+    good = minimum <= as_float(value) < math.inf
     return _within(name, value, good, f"a finite number of at least {minimum:g}")
 
 
 def positive(name: str, value: Value) -> Value:
     """Return ``value`` if it is a finite number above 0."""
-    return _within(name, value, 0 < _real(value) < math.inf, "a positive finite number")
+    return _within(name, value, 0 < as_float(value) < math.inf, "a positive finite number")
 
 
 def share(name: str, value: Value) -> Value:
     """Return ``value`` if it is between 0 and 1, both included."""
-    return _within(name, value, 0 <= _real(value) <= 1, "a share between 0 and 1")
+    return _within(name, value, 0 <= as_float(value) <= 1, "a share between 0 and 1")
 
 
 def inner_share(name: str, value: Value, *, below: int | float = 1) -> Value:
     """Return ``value`` if it is above 0 and below the limit, neither included."""
-    good = 0 < _real(value) < below
+    good = 0 < as_float(value) < below
     return _within(name, value, good, f"a share above 0 and below {below:g}")
 
 
 def positives(name: str, value: object) -> list[float]:
     """Return one or several positive numbers as a list of floats."""
     is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    several = [_real(each) for each in value] if is_list else [_real(value)]  # type: ignore[attr-defined]
+    several = [as_float(each) for each in value] if is_list else [as_float(value)]  # type: ignore[attr-defined]
     good = bool(several) and all(0 < each < math.inf for each in several)
     _within(name, value, good, "one or several positive finite numbers")
     return several
@@ -177,7 +188,7 @@ def positives(name: str, value: object) -> list[float]:
 def moment_decays(name: str, value: object) -> tuple[float, float]:
     """Return the decay rates of Adam's two moments, both in [0, 1)."""
     first, second = pair(name, value, "two numbers in [0, 1)")
-    if not (0 <= _real(first) < 1 and 0 <= _real(second) < 1):
+    if not (0 <= as_float(first) < 1 and 0 <= as_float(second) < 1):
         raise ValueError(f"{name}: expected two numbers in [0, 1), got {shown(value)}")
     return first, second
 
@@ -202,16 +213,20 @@ def one_of(name: str, value: Value, *choices: str | None) -> Value:
     return _within(name, value, good, f"{', '.join(listed[:-1])} or {listed[-1]}")
 
 
-def text(name: str, value: Value) -> Value:
+def valid_text(name: str, value: Value) -> Value:
     """Return ``value`` if it is a string with something in it that a file name could hold."""
     good = isinstance(value, str) and bool(value) and "\0" not in value
     return _within(name, value, good, "a string that is not empty")
 
 
+def strings(name: str, values: object) -> list[str]:
+    """Return one or more strings as a list; a string alone is a ValueError."""
+    return [valid_text(name, value) for value in _items(name, values, "strings")]
+
+
 def names(name: str, values: object) -> list[str]:
-    """Return at least one string, each another, as a list; a string alone is a ValueError."""
-    listed = [text(name, value) for value in _items(name, values, "strings")]
-    return different(name, listed)
+    """Return one or more strings, each of them once, as a list."""
+    return different(name, strings(name, values))
 
 
 def different(name: str, values: list[Value]) -> list[Value]:
@@ -234,6 +249,18 @@ def instance(name: str, value: object, kind: type[Value]) -> Value:
     """Return ``value`` if it is of the class, else raise a TypeError."""
     if not isinstance(value, kind):
         raise TypeError(f"{name}: expected {_article(kind)}, got {type(value).__name__}")
+    return value
+
+
+def function(name: str, value: Value) -> Value:
+    """Return ``value`` if it can be called."""
+    return _within(name, value, callable(value), "a function")
+
+
+def optional(check: Callable[[str, Any], object], name: str, value: Value) -> Value:
+    """Return ``value`` if it is None or passes the check."""
+    if value is not None:
+        check(name, value)
     return value
 
 
@@ -295,16 +322,6 @@ def _short_repr() -> reprlib.Repr:
 
 
 _SHORT = _short_repr()
-
-
-def _real(value: object) -> float:
-    """Return a plain or numpy number as a float, NaN for everything else and for too large ones."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
 
 
 def _within(name: str, value: Value, good: bool, expected: str) -> Value:  # noqa: FBT001

@@ -25,5 +25,5 @@ def check_layers(layers: Sequence[str], num_blocks: int) -> None:
     unknown = [layer for layer in layers if layer not in known]
     if unknown:
         raise ValueError(
-            f"layer: expected {known[0]} to {known[-2]} or {FINAL}, got {', '.join(unknown)}"
+            f"layers: expected {known[0]} to {known[-2]} or {FINAL}, got {', '.join(unknown)}"
         )

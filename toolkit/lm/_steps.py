@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+from toolkit.functional._checks import different, integers_at_least, shown
 from toolkit.lm._paths import fits
 
 # Where the user says that the step stands.
@@ -63,14 +64,12 @@ def name_before_step(name: str) -> str:
 
 def check_steps(steps: str | list[int]) -> None:
     """Raise a ValueError unless `wanted_steps` knows what ``steps`` means."""
-    if isinstance(steps, str):
-        known = steps in {"all", "log", "pythia"} or _RANGE.fullmatch(steps) is not None
-    else:
-        known = bool(steps) and all(step >= 0 for step in steps)
-    if not known:
+    if not isinstance(steps, str):
+        different("steps", integers_at_least("steps", steps, 0))
+    elif steps not in {"all", "log", "pythia"} and _RANGE.fullmatch(steps) is None:
         raise ValueError(
             "steps: expected 'all', 'log', 'pythia', 'FIRST:LAST:EVERY' or a list of steps, "
-            f"got {steps!r}"
+            f"got {shown(steps)}"
         )
 
 

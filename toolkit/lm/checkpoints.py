@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from toolkit.functional._checks import flag, optional, strings, valid_text
 from toolkit.lm._paths import check_different, matching_paths, model_name
 from toolkit.lm._steps import STEP_PLACE, name_before_step, step_at, step_in_name
 
@@ -126,12 +127,12 @@ class LocalFolders(Series):
     def __init__(
         self, pattern: str | list[str], *, name: str | None = None, allow_pickle: bool = False
     ) -> None:
-        self.patterns = [pattern] if isinstance(pattern, str) else pattern
+        self.patterns = strings("pattern", [pattern] if isinstance(pattern, str) else pattern)
         for one in self.patterns:
             if one.count(STEP_PLACE) > 1:
                 raise ValueError(f"pattern: expected {STEP_PLACE} once, got {one}")
-        self.name = name
-        self.allow_pickle = allow_pickle
+        self.name = optional(valid_text, "name", name)
+        self.allow_pickle = flag("allow_pickle", allow_pickle)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the folders and files that match, by their steps."""
@@ -177,11 +178,9 @@ class Models(Series):
     """
 
     def __init__(self, names: list[str], *, allow_pickle: bool = False) -> None:
-        if not names:
-            raise ValueError("names: expected at least one model, got none")
-        check_different("names", names)
+        check_different("names", strings("names", names))
         self.names = [model_name(name) for name in names]
-        self.allow_pickle = allow_pickle
+        self.allow_pickle = flag("allow_pickle", allow_pickle)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return one checkpoint for each name, in their order."""

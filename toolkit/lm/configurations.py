@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from toolkit.functional._checks import shown
+
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -43,7 +45,18 @@ def new_language_model(
         raise ValueError(
             f"config: expected a causal language model, got {config['model_type']} ({_last(error)})"
         ) from error
+    except (RuntimeError, MemoryError, OverflowError, ArithmeticError) as error:
+        # Sizes that torch or the memory refuse, such as a hidden_size of 10**12 or 0.
+        raise ValueError(
+            f"config: expected sizes of a model that fits into memory, got {shown(dict(config))} "
+            f"({type(error).__name__})"
+        ) from error
     return model
+
+
+def check_configuration(config: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless type and settings are known and fit together."""
+    _configuration(config)
 
 
 def plain_configuration(config: "PreTrainedConfig") -> dict[str, Any]:
@@ -61,14 +74,14 @@ def _configuration(config: Mapping[str, Any]) -> "PreTrainedConfig":
     known = _known_settings(model_type)
     unknown = next((name for name in settings if name not in known), None)
     if unknown is not None:
-        close = difflib.get_close_matches(unknown, known, n=1)
+        close = difflib.get_close_matches(str(unknown), known, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise ValueError(f"config: expected settings of {model_type}, got {unknown!r}{hint}")
     try:
         built: PreTrainedConfig = AutoConfig.for_model(model_type, **settings)
     except (ValueError, TypeError, StrictDataclassError) as error:
         raise ValueError(
-            f"config: expected settings of {model_type} that fit together, got {settings} "
+            f"config: expected settings of {model_type} that fit together, got {shown(settings)} "
             f"({_last(error)})"
         ) from error
     return built
@@ -79,10 +92,10 @@ def _known_settings(model_type: Any) -> set[str]:  # noqa: ANN401
 
     try:
         default = AutoConfig.for_model(model_type)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
             "config: expected model_type to be a type that transformers knows, such as gpt_neox, "
-            f"got {model_type!r}"
+            f"got {shown(model_type)}"
         ) from error
     return {*default.to_dict(), *default.attribute_map, *_TRANSLATED}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from toolkit.functional._checks import integer_at_least, lift
+from toolkit.functional._checks import flag, integer_at_least, lift, one_of
 from toolkit.functional.pooling import _last_token, _masked_mean
 from toolkit.interruption import interruption
 from toolkit.lm._batches import (
@@ -85,10 +85,11 @@ def hidden_states(
     check_weights(language_model)
     parts = language_model_parts(language_model, paths=paths)
     names = _chosen_layers(layers, len(parts.blocks))
-    if pooling not in get_args(Pooling):
-        raise ValueError(f"pooling: expected 'last' or 'mean', got {pooling!r}")
+    one_of("pooling", pooling, *get_args(Pooling))
     integer_at_least("max_length", max_length, 1)
     integer_at_least("batch_size", batch_size, 1)
+    flag("skip_first", skip_first)
+    flag("progress", progress)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
     check_fit(ids, parts, language_model)
     reader = _Reader(parts, names, ids, partial(_Pool, pooling=pooling, skip_first=skip_first))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from toolkit.functional._checks import flag, shown, valid_text
 from toolkit.lm import _hub_files
 from toolkit.lm._steps import check_steps, step_in_name, wanted_steps
 from toolkit.lm._stores import check_revision, hub_answer, is_offline, is_repository_name
@@ -105,6 +106,7 @@ class HubRevisions(Series):
     ) -> None:
         _check_repository(repo)
         check_steps(steps)
+        valid_text("pattern", pattern)
         try:
             groups = re.compile(pattern).groups
         except re.error as error:
@@ -114,8 +116,8 @@ class HubRevisions(Series):
         self.repo = repo
         self.steps = steps
         self.pattern = pattern
-        self.strict = strict
-        self.allow_pickle = allow_pickle
+        self.strict = flag("strict", strict)
+        self.allow_pickle = flag("allow_pickle", allow_pickle)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Ask the Hub for its revisions, offline the cache, and return those that are wanted."""
@@ -169,7 +171,7 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
     Raises:
         ValueError: If there is no such model or revision, or the Hub cannot be reached.
     """
-    repo, _, revision = name.partition("@")
+    repo, _, revision = valid_text("name", name).partition("@")
     revision = revision or "main"
     _check_repository(repo)
     check_revision(revision)
@@ -192,5 +194,7 @@ def _shortened(values: Sequence[str] | Sequence[int]) -> str:
 
 
 def _check_repository(repo: str) -> None:
-    if not is_repository_name(repo):
-        raise ValueError(f"repo: expected the name of a model on the Hub or a folder, got {repo!r}")
+    if not isinstance(repo, str) or not is_repository_name(repo):
+        raise ValueError(
+            f"repo: expected the name of a model on the Hub or a folder, got {shown(repo)}"
+        )

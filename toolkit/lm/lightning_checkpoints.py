@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from toolkit.functional._checks import optional, strings, valid_text
 from toolkit.lm._names import without_wrappers
 from toolkit.lm._paths import matching_paths
 from toolkit.lm._pickled import load_plain
@@ -69,9 +70,9 @@ class LightningCheckpoints(Series):
     def __init__(
         self, pattern: str | list[str], *, name: str | None = None, tokenizer: str | None = None
     ) -> None:
-        self.pattern = pattern
-        self.name = name
-        self.tokenizer = tokenizer
+        self.pattern = strings("pattern", [pattern] if isinstance(pattern, str) else pattern)
+        self.name = optional(valid_text, "name", name)
+        self.tokenizer = optional(valid_text, "tokenizer", tokenizer)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the files that match; ``last.ckpt`` only where no other has its step."""

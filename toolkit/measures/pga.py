@@ -6,6 +6,13 @@ from collections.abc import Sequence
 import torch
 
 from toolkit.functional import subspace_pga
+from toolkit.functional._checks import (
+    different,
+    flag,
+    integer_at_least,
+    integers_at_least,
+    valid_seed,
+)
 from toolkit.functional.pga import SubspacePGA as Scores
 from toolkit.measures.subject import Subject
 from toolkit.points import Point, num_nonfinite
@@ -23,6 +30,18 @@ def default_k(dim: int) -> int:
 def used_k(subject: Subject, k: int | None) -> int:
     """Return ``k``, or the default for the width of the subject's unembedding."""
     return default_k(subject.matrices["output"].shape[1]) if k is None else k
+
+
+def check_pga_options(
+    k: int | None, num_null: int, remove: int | Sequence[int], seed: int
+) -> list[int]:
+    """Return the numbers of components to remove, or raise a ValueError for a wrong option."""
+    if k is not None:
+        integer_at_least("k", k, 1)
+    integer_at_least("num_null", num_null, 2)
+    valid_seed("seed", seed)
+    several = [remove] if isinstance(remove, int) else remove
+    return different("remove", integers_at_least("remove", several, 0))
 
 
 def pga_points(
@@ -56,7 +75,9 @@ def pga_points(
     Raises:
         ValueError: If ``k`` is above a layer's width, or an option is out of range.
     """
-    removals = [remove] if isinstance(remove, int) else list(remove)
+    removals = check_pga_options(k, num_null, remove, seed)
+    flag("center_unembedding", center_unembedding)
+    flag("fold_norm", fold_norm)
     size = used_k(subject, k)
     points = []
     for layer, hidden in subject.states("test").items():

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from toolkit.data.labelled_texts import LabelledTexts
 from toolkit.functional import readout_basis
+from toolkit.functional._checks import names as checked_names
+from toolkit.functional._checks import one_of, optional, text_mapping
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.families import (
     LanguageModelParts,
@@ -56,8 +58,8 @@ class Subject:
         paths: Mapping[str, str] | None = None,
         encoding: Mapping[str, Any] | None = None,
     ) -> None:
-        if rows not in {"tokenizer", "all"}:
-            raise ValueError(f"rows: expected 'tokenizer' or 'all', got {rows!r}")
+        one_of("rows", rows, "tokenizer", "all")
+        optional(text_mapping, "paths", paths)
         self.model = model
         self.tokenizer = tokenizer
         self.parts: LanguageModelParts = language_model_parts(model, paths=paths)
@@ -177,6 +179,7 @@ def _name(tokenizer: "PreTrainedTokenizerBase | None") -> str | None:
 
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
     """Return the layers in the model's order, or say which one it does not have."""
+    optional(checked_names, "layers", layers)
     unknown = sorted(set(layers or ()) - set(names))
     if unknown:
         raise ValueError(f"layers: expected names from {names[0]} to {names[-1]}, got {unknown}")

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Literal
 
 from toolkit.data.labelled_texts import LabelledTexts, load_texts
-from toolkit.functional._checks import integer_at_least
+from toolkit.functional._checks import flag, integer_at_least, one_of, valid_seed, valid_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +37,12 @@ class TextSet:
     batch_size: int = 32
 
     def __post_init__(self) -> None:
+        valid_text("source", self.source)
         for name in ("num_train", "num_test", "max_length", "batch_size"):
             integer_at_least(name, getattr(self, name), 1)
-        integer_at_least("seed", self.seed, 0)
-        if self.pooling not in {"last", "mean"}:
-            raise ValueError(f"pooling: expected 'last' or 'mean', got {self.pooling!r}")
+        valid_seed("seed", self.seed)
+        one_of("pooling", self.pooling, "last", "mean")
+        flag("skip_first", self.skip_first)
 
     def load(self) -> LabelledTexts:
         """Return the texts, read once in a process.

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real
+from toolkit.functional._checks import dense_tensor, finite_real
 
 
 def feature_rows(name: str, rows: Tensor, num_features: int) -> Tensor:
@@ -10,9 +10,10 @@ def feature_rows(name: str, rows: Tensor, num_features: int) -> Tensor:
 
     No rows at all are right, too: a batch may have been filtered to nothing.
     """
-    if isinstance(rows, Tensor) and rows.shape == (0, num_features):
-        return rows.detach()
-    checked = finite_real(name, rows)
+    dense = dense_tensor(name, rows)
+    if dense.shape == (0, num_features):
+        return dense
+    checked = finite_real(name, dense)
     if checked.shape[1] != num_features:
         raise ValueError(
             f"{name}: expected {num_features} columns (num_features), got {checked.shape[1]}"

@@ -5,7 +5,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from toolkit import functional
-from toolkit.functional._checks import integer_at_least
+from toolkit.functional._checks import integer_at_least, require_memory
 from toolkit.functional.cosine import (
     PairSums,
     mean_from_sums,
@@ -46,6 +46,7 @@ class CosineMoments(Metric):
     def __init__(self, num_features: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.num_features = integer_at_least("num_features", num_features, 1)
+        require_memory("num_features", num_features, num_features, itemsize=8)
         zero = torch.zeros((), dtype=torch.float64)
         for name in ("num_rows", "num_dropped"):
             self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")
@@ -104,6 +105,7 @@ class MeanCosine(Metric):
     def __init__(self, num_features: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.num_features = integer_at_least("num_features", num_features, 1)
+        require_memory("num_features", num_features, itemsize=8)
         zero = torch.zeros((), dtype=torch.float64)
         for name in ("num_rows", "num_dropped"):
             self.add_state(name, torch.tensor(0), dist_reduce_fx="sum")

@@ -5,7 +5,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from toolkit import functional
-from toolkit.functional._checks import integer_at_least
+from toolkit.functional._checks import flag, integer_at_least, require_memory
 from toolkit.functional._eigenvalues import (
     alpha_from_eigenvalues,
     check_fit_range,
@@ -33,7 +33,8 @@ class _CovarianceMetric(Metric):
     def __init__(self, num_features: int, *, centered: bool, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.num_features = integer_at_least("num_features", num_features, 1)
-        self.centered = centered
+        self.centered = flag("centered", centered)
+        require_memory("num_features", num_features, num_features, itemsize=8)
         zero = torch.zeros((), dtype=torch.float64)
         self.add_state("num_rows", torch.tensor(0), dist_reduce_fx="sum")
         self.add_state("largest", zero.clone(), dist_reduce_fx="max")
@@ -84,7 +85,7 @@ class RankMe(_CovarianceMetric):
         **kwargs: object,
     ) -> None:
         super().__init__(num_features, centered=centered, **kwargs)
-        self.eigenvalues = eigenvalues
+        self.eigenvalues = flag("eigenvalues", eigenvalues)
 
     def compute(self) -> Tensor:
         """RankMe of the rows seen so far."""

@@ -1,7 +1,7 @@
 """A Hugging Face causal language model, trained from scratch or from published weights."""
 
 from collections.abc import Mapping
-from math import inf, isfinite, nan
+from math import nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import lightning as L
@@ -11,6 +11,16 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn import functional as F
 
+from toolkit.functional._checks import (
+    finite,
+    function,
+    moment_decays,
+    one_of,
+    optional,
+    positive,
+    share,
+    valid_text,
+)
 from toolkit.lm._names import rename_weights
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
@@ -89,23 +99,18 @@ class LanguageModel(L.LightningModule):
         optimizer: OptimizerCallable | None = None,
     ) -> None:
         super().__init__()
-        # The factory is code, and a checkpoint holds plain types only.
-        self.save_hyperparameters(ignore=["optimizer"])
         _check_origin(config, pretrained, revision)
-        if dtype not in {"float32", "bfloat16", "float16"}:
-            raise ValueError(f"dtype: expected float32, bfloat16 or float16, got {dtype!r}")
-        for name, share in (("warmup_fraction", warmup_fraction), ("lr_floor", lr_floor)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name}: expected a share between 0 and 1, got {share}")
-        if not 0 < lr < inf:
-            raise ValueError(f"lr: expected a positive finite number, got {lr}")
-        if not isfinite(weight_decay):
-            raise ValueError(f"weight_decay: expected a finite number, got {weight_decay}")
+        one_of("dtype", dtype, "float32", "bfloat16", "float16")
         self.config = config
         self.weights_dtype: torch.dtype = getattr(torch, dtype)
-        self.lr, self.betas, self.weight_decay = lr, betas, weight_decay
-        self.warmup_fraction, self.lr_floor = warmup_fraction, lr_floor
-        self.optimizer_factory = optimizer
+        self.lr = positive("lr", lr)
+        self.betas = moment_decays("betas", betas)
+        self.weight_decay = finite("weight_decay", weight_decay)
+        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
+        self.lr_floor = share("lr_floor", lr_floor)
+        self.optimizer_factory = optional(function, "optimizer", optimizer)
+        # The factory is code, and a checkpoint holds plain types only.
+        self.save_hyperparameters(ignore=["optimizer"])
         self.tokenizer = None
         self.source = None
         self._settings: Settings | None = None
@@ -349,7 +354,13 @@ def _check_origin(config: object, pretrained: str | None, revision: str | None) 
             "config, pretrained: expected one of them, got "
             f"{'neither' if config is None else 'both'}"
         )
-    if config is not None and not isinstance(config, Mapping):
-        raise TypeError(f"config: expected a mapping, got {type(config).__name__}")
+    if config is not None:
+        if not isinstance(config, Mapping):
+            raise TypeError(f"config: expected a mapping, got {type(config).__name__}")
+        from toolkit.lm.configurations import check_configuration  # noqa: PLC0415
+
+        check_configuration(config)
+    optional(valid_text, "pretrained", pretrained)
+    optional(valid_text, "revision", revision)
     if revision is not None and pretrained is None:
         raise ValueError(f"revision: expected pretrained with it, got {revision!r} alone")

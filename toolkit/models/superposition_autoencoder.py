@@ -1,7 +1,6 @@
 """The toy model of superposition (arXiv 2505.10465), several widths in one run."""
 
 from collections import defaultdict
-from math import isfinite
 from typing import Any, Literal
 
 import lightning as L
@@ -12,13 +11,28 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 
 from toolkit.data.active_cells import ActiveCells
+from toolkit.functional._checks import (
+    different,
+    finite,
+    flag,
+    function,
+    integer_at_least,
+    integers_at_least,
+    moment_decays,
+    number_at_least,
+    one_of,
+    optional,
+    positive,
+    require_memory,
+    share,
+)
 from toolkit.functional.reconstruction import (
     cell_layout,
     dense_reconstruction_loss,
     reconstruct,
     reconstruction_loss,
 )
-from toolkit.optim import AdamW, DecayMode, Settings, warmup_cosine_scheduler
+from toolkit.optim import AdamW, DecayMode, Settings, check_decay, warmup_cosine_scheduler
 
 
 class SuperpositionAutoencoder(L.LightningModule):
@@ -71,26 +85,24 @@ class SuperpositionAutoencoder(L.LightningModule):
         optimizer: OptimizerCallable | None = None,
     ) -> None:
         super().__init__()
+        self.num_features = integer_at_least("num_features", num_features, 1)
+        self.widths = different("widths", integers_at_least("widths", widths, 1))
+        require_memory("num_features, widths", num_features, sum(self.widths))
+        self.lr = positive("lr", lr)
+        self.bias_lr = lr if bias_lr is None else positive("bias_lr", bias_lr)
+        self.width_scaled_lr = flag("width_scaled_lr", width_scaled_lr)
+        self.weight_decay = finite("weight_decay", weight_decay)
+        self.decay_mode: DecayMode = check_decay(decay_mode, weight_decay)
+        self.betas = moment_decays("betas", betas)
+        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
+        self.lr_floor = share("lr_floor", lr_floor)
+        self.loss_scale = positive("loss_scale", loss_scale)
+        self.step = one_of("step", step, "sparse", "dense")
+        self.optimizer_factory = optional(function, "optimizer", optimizer)
+        number_at_least("weight_init_scale", weight_init_scale, 0)
+        number_at_least("bias_init_scale", bias_init_scale, 0)
         # The factory is code, and a checkpoint holds plain types only.
         self.save_hyperparameters(ignore=["optimizer"])
-        _check_sizes(num_features, widths)
-        _check_shares(warmup_fraction=warmup_fraction, lr_floor=lr_floor)
-        _check_positive(lr=lr, bias_lr=lr if bias_lr is None else bias_lr, loss_scale=loss_scale)
-        if step not in {"sparse", "dense"}:
-            raise ValueError(f"step: expected sparse or dense, got {step!r}")
-        self.num_features = num_features
-        self.widths = list(widths)
-        self.lr = lr
-        self.bias_lr = lr if bias_lr is None else bias_lr
-        self.width_scaled_lr = width_scaled_lr
-        self.weight_decay = weight_decay
-        self.decay_mode: DecayMode = decay_mode
-        self.betas = betas
-        self.warmup_fraction = warmup_fraction
-        self.lr_floor = lr_floor
-        self.loss_scale = loss_scale
-        self.step = step
-        self.optimizer_factory = optimizer
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for m, generator in zip(self.widths, _generators(self.widths), strict=True):
             weight = _normal(num_features, m, generator=generator)
@@ -252,22 +264,3 @@ def _normal(*shape: int, generator: torch.Generator) -> Tensor:
 def width_name(m: int) -> str:
     """Return the last part of the tags of width m."""
     return f"m_{m:04d}"
-
-
-def _check_sizes(num_features: int, widths: list[int]) -> None:
-    if num_features < 1:
-        raise ValueError(f"num_features: expected at least 1, got {num_features}")
-    if not widths or min(widths) < 1 or len(set(widths)) != len(widths):
-        raise ValueError(f"widths: expected different numbers of at least 1, got {widths}")
-
-
-def _check_shares(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name}: expected a share between 0 and 1, got {share}")
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not (isfinite(number) and number > 0):
-            raise ValueError(f"{name}: expected a positive finite number, got {number}")

@@ -14,6 +14,16 @@ from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from toolkit.functional._checks import (
+    as_float,
+    function,
+    integer_at_least,
+    moment_decays,
+    optional,
+    require_memory,
+    share,
+    shown,
+)
 from toolkit.functional.packing import (
     PenaltyWithMax,
     gram_penalty_with_max,
@@ -77,22 +87,18 @@ class VectorPacking(L.LightningModule):
         optimizer: OptimizerCallable | None = None,
     ) -> None:
         super().__init__()
-        # The factory is code, and a checkpoint holds plain types only.
-        self.save_hyperparameters(ignore=["optimizer"])
-        if num_vectors < 2:
-            raise ValueError(f"num_vectors: expected at least 2, got {num_vectors}")
-        if dim < 1:
-            raise ValueError(f"dim: expected at least 1, got {dim}")
-        self.num_vectors, self.dim = num_vectors, dim
+        self.num_vectors = integer_at_least("num_vectors", num_vectors, 2)
+        self.dim = integer_at_least("dim", dim, 1)
+        require_memory("num_vectors, dim", num_vectors, dim)
         self.exponents = _exponents(exponent, num_vectors, dim)
         self.constant_lr = lr == "published"
         self.lr = _learning_rate(lr, dim)
-        for name, share in (("warmup_fraction", warmup_fraction), ("lr_floor", lr_floor)):
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name}: expected a share between 0 and 1, got {share}")
-        self.warmup_fraction, self.lr_floor = warmup_fraction, lr_floor
-        self.betas = betas
-        self.optimizer_factory = optimizer
+        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
+        self.lr_floor = share("lr_floor", lr_floor)
+        self.betas = moment_decays("betas", betas)
+        self.optimizer_factory = optional(function, "optimizer", optimizer)
+        # The factory is code, and a checkpoint holds plain types only.
+        self.save_hyperparameters(ignore=["optimizer"])
         start = nn.functional.normalize(torch.randn(num_vectors, dim))
         self.vectors = nn.Parameter(start)
         self.register_buffer("best_vectors", start.detach().clone())
@@ -280,21 +286,24 @@ class EmptyBatches:
 
 def _exponents(given: object, num_vectors: int, dim: int) -> tuple[float, float]:
     """First and last exponent of a run."""
-    if given == "published":
+    if isinstance(given, str) and given == "published":
         exponent = float(published_exponent(num_vectors, dim))
         return exponent, exponent
-    pair = given if isinstance(given, tuple | list) else (given, given)
-    if len(pair) != 2 or not all(isinstance(p, int | float) and 2 <= p < inf for p in pair):
+    ends = given if isinstance(given, tuple | list) else (given, given)
+    numbers = [as_float(end) for end in ends]
+    if len(numbers) != 2 or not 2 <= numbers[0] <= numbers[1] < inf:
         raise ValueError(
-            "exponent: expected 'published', a finite number of at least 2 or a pair of them, "
-            f"got {given!r}"
+            "exponent: expected 'published', a finite number of at least 2 or a rising pair of "
+            f"them, got {shown(given)}"
         )
-    return float(pair[0]), float(pair[1])
+    return numbers[0], numbers[1]
 
 
 def _learning_rate(given: object, dim: int) -> float:
-    if given == "published":
+    if isinstance(given, str) and given == "published":
         return 0.005 if dim <= 1024 else 0.0025
-    if not isinstance(given, int | float) or not 0 < given < inf:
-        raise ValueError(f"lr: expected 'published' or a positive finite number, got {given!r}")
-    return float(given)
+    if not 0 < as_float(given) < inf:
+        raise ValueError(
+            f"lr: expected 'published' or a positive finite number, got {shown(given)}"
+        )
+    return as_float(given)
