@@ -9,7 +9,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from callbacks.measurement import Moment
-from toolkit.model_logger import ModelLogger
+from toolkit.model_logger import ModelLogger, is_walk
 from toolkit.points import Point, measurement_rows
 from toolkit.provenance import dtype_names, versions
 from toolkit.run_folder import logger_folder
@@ -24,7 +24,7 @@ class Recorder:
     """
 
     def __init__(self, trainer: L.Trainer) -> None:
-        self._is_walk = any(isinstance(logger, ModelLogger) for logger in trainer.loggers)
+        self._is_walk = is_walk(trainer.loggers)
         # A collective: each rank's logger may count another version.
         folder = trainer.strategy.broadcast(_table_folder(trainer.loggers))
         self._run = "/".join(folder.parts[-2:]) if folder else ""

@@ -13,6 +13,7 @@ from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.text_set import TextSet
+from toolkit.model_logger import is_walk
 from toolkit.points import values_by_layer
 
 if TYPE_CHECKING:
@@ -230,7 +231,8 @@ class TextCallback(LanguageModelCallback):
         texts = {
             "texts": self.texts.load(),
             "layers": self._all_layers(trainer),
-            "encoding": self.texts.encoding(),
+            # In a walk no other bar is there.
+            "encoding": {**self.texts.encoding(), "progress": is_walk(trainer.loggers)},
         }
         return super()._new_subject(trainer, pl_module, {**texts, **(options or {})})
 

@@ -345,6 +345,27 @@ def test_a_walk_that_is_refused_leaves_no_folder(folders: Path, tmp_path: Path) 
     assert {row.step for row in rows_of(tmp_path)} == {0}
 
 
+def test_a_walk_is_one_process_in_a_batch_job_of_several_tasks(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"NTASKS": "2", "JOB_ID": "1", "JOB_NAME": "walk", "PROCID": "0", "LOCALID": "0"}
+    seen = []
+    plain = L.Trainer.validate
+
+    def validate(trainer: L.Trainer, *args: Any, **options: Any) -> Any:
+        seen.append((trainer.world_size, signal.getsignal(signal.SIGUSR1)))
+        return plain(trainer, *args, **options)
+
+    with monkeypatch.context() as patched:
+        for name, value in job.items():
+            patched.setenv(f"SLURM_{name}", value)
+        patched.setattr(L.Trainer, "validate", validate)
+        assert probe(tmp_path, local(f"{folders}/step-0008", name="tiny")) == 0
+    # SIGUSR1 would requeue the job.
+    assert seen == [(1, signal.SIG_DFL)]
+    assert {row.step for row in rows_of(tmp_path)} == {8}
+
+
 def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -> None:
     for number, steps in enumerate(((1, 2), (1,))):
         for step in steps:

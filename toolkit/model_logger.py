@@ -1,11 +1,12 @@
 """TensorBoard curves of one model among those that a run measures."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
 _SECONDS_BETWEEN_FLUSHES = 5
@@ -49,6 +50,11 @@ class ModelLogger(TensorBoardLogger):
     def close(self) -> None:
         """Close the file after the last checkpoint."""
         self.experiment.close()
+
+
+def is_walk(loggers: Iterable[Logger]) -> bool:
+    """Whether these are the loggers of a walk over checkpoints."""
+    return any(isinstance(logger, ModelLogger) for logger in loggers)
 
 
 def model_folder(model: str) -> str:

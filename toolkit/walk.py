@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
@@ -137,6 +138,8 @@ class Walk:
         trainer = L.Trainer(
             accelerator=self.accelerator,
             devices=1,
+            # One process, also in a batch job with several tasks, and none that is requeued.
+            plugins=[LightningEnvironment()],
             logger=logger,
             callbacks=list(self.callbacks),
             enable_checkpointing=False,
