@@ -61,7 +61,11 @@ def _nothing_left_behind() -> Iterator[None]:
             os.environ[key] = environment[key]
     assert not changed - own, f"the test changed the environment: {sorted(changed - own)}"
     created = (set(ROOT.iterdir()) | set((ROOT / "checkpoints").iterdir())) - files
-    created = {path for path in created if not path.name.startswith((".pytest_cache", ".coverage"))}
+    created = {
+        path
+        for path in created
+        if not path.name.startswith((".pytest_cache", ".coverage", ".hypothesis"))
+    }
     assert not created, f"the test left files behind: {sorted(map(str, created))}"
 
 

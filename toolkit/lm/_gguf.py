@@ -125,7 +125,9 @@ class GgufWeights(Weights):
         path, (kind, _, _) = self._entries[name]
         gguf = gguf_package(str(path))
         try:
-            values = gguf.dequantize(packed, gguf.GGMLQuantizationType(kind))
+            # What is no number is counted or refused later on.
+            with np.errstate(all="ignore"):
+                values = gguf.dequantize(packed, gguf.GGMLQuantizationType(kind))
         except (NotImplementedError, ValueError) as error:
             # The installed package may be older than the type.
             raise packed_error(name, str(path), f"numbers of type {kind}") from error

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from toolkit.lm._weight_files import (
     shown_name,
     weight_map,
 )
-from toolkit.lm._zip_checksums import check_records, check_storage
+from toolkit.lm._zip_checksums import check_records, check_storage, is_zip
 
 INDEX = "pytorch_model.bin.index.json"
 SINGLE = "pytorch_model.bin"
@@ -68,7 +67,7 @@ class PickledWeights(StoredWeights[Tensor]):
             )
         tensor = tensors[name]
         if not tensor.is_floating_point() or tensor.layout is not torch.strided:
-            raise packed_error(name, self._store.label, dtype_name(tensor.dtype))
+            raise packed_error(name, self.label, dtype_name(tensor.dtype))
         if tensor.is_meta or tensor.nbytes > tensor.untyped_storage().nbytes():
             raise ValueError(
                 f"source: expected {tensor.nbytes} bytes of {shown_name(name)} in "
@@ -78,15 +77,15 @@ class PickledWeights(StoredWeights[Tensor]):
 
     def _check(self, name: str, tensor: Tensor) -> None:
         path = self._store.path(self._files[name])
-        if path is not None and zipfile.is_zipfile(path):
+        if path is not None and is_zip(path):
             check_storage(path, name, tensor)
 
     def _read(self, file: str) -> dict[str, Tensor]:
         path = self._store.path(file)
         if path is None:
-            raise ValueError(f"source: expected the file {file} in {self.label}, got none")
+            raise ValueError(f"source: expected the file {file} in {self._store.label}, got none")
         # The old format cannot be mapped.
-        self.bytes_read += 0 if zipfile.is_zipfile(path) else path.stat().st_size
+        self.bytes_read += 0 if is_zip(path) else path.stat().st_size
         return _state(load_plain(path), path)
 
 
@@ -119,7 +118,7 @@ def load_plain(path: Path) -> Any:  # noqa: ANN401
         ValueError: If it is no such file, is damaged, or holds anything but plain types and
             tensors.
     """
-    mapped = zipfile.is_zipfile(path)
+    mapped = is_zip(path)
     if mapped:
         check_records(path)
     try:
@@ -132,7 +131,7 @@ def load_plain(path: Path) -> Any:  # noqa: ANN401
             ) from error
         raise ValueError(
             f"source: expected plain types and tensors in {path}, got a pickle that asks for "
-            f"{wanted[1]}; refused, nothing in it was run"
+            f"{shown_name(wanted[1])}; refused, nothing in it was run"
         ) from error
 
 

@@ -79,7 +79,7 @@ class SafetensorsWeights(StoredWeights[_Entry]):
         if name not in entries:
             raise _damaged(self._store, file, f"the index says that it holds {name}")
         if entries[name].dtype not in _DTYPES:
-            raise packed_error(name, f"{self.label}/{file}", entries[name].dtype)
+            raise packed_error(name, f"{self._store.label}/{file}", entries[name].dtype)
         return entries[name]
 
     def _read(self, file: str) -> dict[str, _Entry]:
@@ -94,7 +94,7 @@ class SafetensorsWeights(StoredWeights[_Entry]):
     def _open(self, file: str) -> CountedReader:
         reader = self._store.open(file)
         if reader is None:
-            raise ValueError(f"source: expected the file {file} in {self.label}, got none")
+            raise ValueError(f"source: expected the file {file} in {self._store.label}, got none")
         return reader
 
 

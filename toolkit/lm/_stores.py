@@ -139,11 +139,17 @@ def check_revision(revision: str) -> None:
         raise ValueError(f"revision: expected a branch, tag or commit, got {revision!r}")
 
 
-def plain_name(name: str) -> str:
-    """Return ``name``, or raise a ValueError if it is a path."""
+def plain_name(name: str, *, index: str = "the index") -> str:
+    """Return ``name``, or raise a ValueError if it is a path.
+
+    Args:
+        name: The name of a file.
+        index: What names the file.
+    """
     # An index file names its shards, and could name anything.
-    if Path(name).name != name or "\\" in name or not 0 < len(name) <= _LONGEST_NAME:
-        raise ValueError(f"source: expected a plain file name in the index, got {name!r}")
+    plain = Path(name).name == name and "\\" not in name and name.isprintable()
+    if not plain or not 0 < len(name) <= _LONGEST_NAME:
+        raise ValueError(f"source: expected a plain file name in {index}, got {name[:99]!r}")
     return name
 
 

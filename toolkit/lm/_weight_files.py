@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from toolkit.lm._parts import index_of_set, whole_set
-from toolkit.lm._stores import Store
+from toolkit.lm._stores import Store, plain_name
 
 _LONGEST_SHOWN = 100
 _T = TypeVar("_T")
@@ -91,6 +91,8 @@ class StoredWeights(Weights, Generic[_T]):
 
     def __init__(self, store: Store, files: Mapping[str, str] | Sequence[str]) -> None:
         self.label = store.label
+        if not isinstance(files, Mapping) and len(files) == 1:
+            self.label += f"/{files[0]}"
         self.commit = store.commit
         self._store = store
         self._opened: dict[str, dict[str, _T]] = {}
@@ -131,12 +133,12 @@ def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
     """Return the file of each tensor by an index of shards.
 
     Raises:
-        ValueError: If ``index`` is none.
+        ValueError: If ``index`` is none, or a file in it is no plain name.
     """
     files = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
         raise ValueError(f"source: expected a weight_map in {label}, got none")
-    return files
+    return {name: plain_name(file, index=label) for name, file in files.items()}
 
 
 def files_of_part(store: Store, name: str) -> Mapping[str, str] | Sequence[str]:
@@ -177,6 +179,6 @@ def dtype_name(dtype: torch.dtype) -> str:
 def packed_error(name: str, label: str, kind: str) -> ValueError:
     """What to say about a matrix whose numbers are not its entries."""
     return ValueError(
-        f"source: expected floating-point weights in {label}, got packed {kind} in {name}; "
-        "give the unquantised model"
+        f"source: expected floating-point weights in {label}, got packed {shown_name(kind)} in "
+        f"{name}; give the unquantised model"
     )

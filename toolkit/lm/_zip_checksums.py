@@ -13,6 +13,21 @@ _VALUES = "/data/"
 _BYTES_AT_ONCE = 2**20
 
 
+def is_zip(path: Path) -> bool:
+    """Whether a file is one of ``torch.save``'s zip files; older formats are not.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If it is a zip file whose end is damaged.
+    """
+    try:
+        return zipfile.is_zipfile(path)
+    except zipfile.BadZipFile as error:
+        raise _damaged(path, _reason(error)) from error
+
+
 def check_file(path: Path) -> None:
     """Compare a whole file of ``torch.save`` with its checksums, if it has any.
 
@@ -22,7 +37,7 @@ def check_file(path: Path) -> None:
     Raises:
         ValueError: If it is damaged.
     """
-    if zipfile.is_zipfile(path):
+    if is_zip(path):
         _check(path, lambda _: True)
 
 
