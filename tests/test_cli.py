@@ -622,6 +622,25 @@ def test_a_path_starts_a_new_folder_from_that_checkpoint(tmp_path: Path) -> None
     assert yaml.safe_load((run / "version_1" / "config.yaml").read_text())["ckpt_path"] is None
 
 
+def test_a_checkpoint_with_a_flipped_bit_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(tmp_path, *TINY, "--trainer.max_steps=3") == 0
+    checkpoint = tmp_path / "tiny_model" / "version_0" / "checkpoints" / "last.ckpt"
+    content = bytearray(checkpoint.read_bytes())
+    weight = next(iter(last_checkpoint(checkpoint.parent.parent)["state_dict"].values()))
+    content[content.index(weight.numpy().tobytes())] ^= 1
+    checkpoint.write_bytes(content)
+    capsys.readouterr()
+    assert fit(tmp_path, *TINY, "--trainer.max_steps=6", f"--ckpt_path={checkpoint}") == 2
+    line = capsys.readouterr().err
+    assert line.startswith(
+        f"error: ckpt_path: expected a whole file of torch.save, got {checkpoint}"
+    )
+    assert "which is damaged: Bad CRC-32 for file" in line
+    assert line.count("\n") == 1
+
+
 def test_settings_given_when_continuing_count(tmp_path: Path) -> None:
     assert fit(tmp_path, *TINY, *EVERY_10, *ENDING, "--model.lr=0.1") == 1
     assert fit(tmp_path, *TINY, *EVERY_10, "--ckpt_path=last", "--model.lr=0.025") == 0

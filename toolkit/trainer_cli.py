@@ -23,6 +23,7 @@ from typing_extensions import override
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
 from toolkit.finite_loss import FiniteLoss
+from toolkit.lm._zip_checksums import check_file
 from toolkit.noise import without_noise
 from toolkit.progress import RunProgressBar
 from toolkit.random_states import UndisturbedByValidation
@@ -193,6 +194,7 @@ class TrainerCLI(LightningCLI):
             path = Path(settings.ckpt_path)
             if path.is_file() and settings.weights_only:
                 checkpoint = read_checkpoint(path)
+                check_file(path, argument="ckpt_path")
                 check_complete(checkpoint, path, is_continued=self._command == "fit")
                 hyper_parameters = checkpoint.get("hyper_parameters", {})
                 if settings.model is None and "_class_path" in hyper_parameters:

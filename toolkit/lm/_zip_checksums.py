@@ -28,17 +28,18 @@ def is_zip(path: Path) -> bool:
         raise _damaged(path, _reason(error)) from error
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, *, argument: str = "source") -> None:
     """Compare a whole file of ``torch.save`` with its checksums, if it has any.
 
     Args:
         path: The file. One of the format before the zip files has no checksums.
+        argument: What the message begins with.
 
     Raises:
         ValueError: If it is damaged.
     """
     if is_zip(path):
-        _check(path, lambda _: True)
+        _check(path, lambda _: True, argument=argument)
 
 
 def check_records(path: Path) -> None:
@@ -71,7 +72,7 @@ def check_storage(path: Path, name: str, tensor: Tensor) -> None:
         raise _damaged(path, f"the values of {name} do not fit their checksum")
 
 
-def _check(path: Path, wanted: Callable[[str], bool]) -> None:
+def _check(path: Path, wanted: Callable[[str], bool], *, argument: str = "source") -> None:
     records = _records(path)
     if not _have_checksums(records):
         return
@@ -81,7 +82,7 @@ def _check(path: Path, wanted: Callable[[str], bool]) -> None:
                 if wanted(record.filename):
                     _read_through(file, record)
     except Exception as error:
-        raise _damaged(path, _reason(error)) from error
+        raise _damaged(path, _reason(error), argument) from error
 
 
 def _read_through(file: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
@@ -108,8 +109,8 @@ def _reason(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-def _damaged(path: Path, reason: str) -> ValueError:
+def _damaged(path: Path, reason: str, argument: str = "source") -> ValueError:
     return ValueError(
-        f"source: expected a whole file of torch.save, got {path}, which is damaged: {reason}; "
+        f"{argument}: expected a whole file of torch.save, got {path}, which is damaged: {reason}; "
         "fetch or save it again"
     )
