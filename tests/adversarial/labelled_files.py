@@ -202,6 +202,9 @@ CSV_FILES: dict[str, Given | Refused] = {
         csv(changed('"Title 3"', r'"\"Title 3"').replace('"Title 7"', '"Title 7"x')),
         "expected after '\"' in the row that begins in line 4;",
     ),
+    "quotes of two readings": Refused(
+        csv(r'"t\""",a"'), "expected quotes that can be read in one way, got .* in .*; double"
+    ),
     "a row too short": Refused(
         csv(changed(',"body of 3"', "")), "got 2 columns instead of 3 in the row .* line 4; correct"
     ),

@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,39 @@ def test_quotes_behind_backslashes(tmp_path: Path) -> None:
     ]
     (tmp_path / "news.csv").write_text("\n".join(lines))
     check(load(tmp_path / "news.csv"))
+
+
+def read_in_one_way(path: Path) -> LabelledTexts | None:
+    """The texts, None where they could be others."""
+    try:
+        return load_ag_news(str(path), num_train=4, num_test=4)
+    except ValueError as error:
+        if "expected quotes that can be read in one way" not in str(error):
+            raise
+        return None
+
+
+def test_quotes_and_backslashes_are_never_read_wrongly(tmp_path: Path) -> None:
+    source = random.Random(0)
+    kinds: list[dict[str, Any]] = [{}, {"doublequote": False, "escapechar": "\\"}]
+    refused = 0
+    for number in range(400):
+        cells = ["".join(source.choices('ab"\\,\n ;\r', k=source.randint(1, 9))) for _ in range(8)]
+        with (tmp_path / f"{number}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL, **kinds[number % 2])
+            writer.writerows([i // 2 + 1, f"t{i}{cell}", cell] for i, cell in enumerate(cells))
+        expected = {
+            " ".join(f"t{i}{cell} {cell}".replace("\\", " ").split()): i // 2
+            for i, cell in enumerate(cells)
+        }
+        texts = read_in_one_way(tmp_path / f"{number}.csv")
+        if texts is None:
+            refused += 1
+            continue
+        drawn = [*texts.train_texts, *texts.test_texts]
+        labels = [*texts.train_labels.tolist(), *texts.test_labels.tolist()]
+        assert dict(zip(drawn, labels, strict=True)) == expected
+    assert refused <= 4
 
 
 def test_a_field_of_any_length(tmp_path: Path) -> None:

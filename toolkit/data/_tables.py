@@ -5,7 +5,7 @@ import io
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,11 @@ Columns = Mapping[str, Sequence[Any]]
 
 PUBLISHED_COLUMNS = ("label", "title", "description")
 _ESCAPE = re.compile(r'\\(["\\]?)')
+# Files without a quote in a field that does not begin with one.
+_FIELD = r'(?:"{}"|[^",\n]*+)'
+_FILE = rf"{_FIELD}(?:[,\n]{_FIELD})*+"
+_DOUBLED = re.compile(_FILE.replace("{}", r'[^"]*+(?:""[^"]*+)*+'))
+_ESCAPED = re.compile(_FILE.replace("{}", r'(?:[^"\\]++|\\[\s\S])*+'))
 # The largest C long that every platform has.
 _ANY_SIZE = min(sys.maxsize, 2**31 - 1)
 
@@ -109,18 +114,44 @@ def _csv_columns(path: Path) -> Columns:
 
 def _csv_rows(path: Path) -> list[list[str]]:
     text = read_text(path)
-    try:
-        return _parsed(text)
-    except csv.Error as error:
-        if '\\"' in text:
-            # Only before a quote is a backslash an escape: elsewhere it stands for a line break.
-            doubled = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
-            with suppress(csv.Error):
-                return _parsed(doubled, escapechar="\\")
+    rows, error = _parsed_or_not(text)
+    if '\\"' not in text:
+        return _chosen([] if rows is None else [rows], path, error)
+    # Only before a quote is a backslash an escape: elsewhere it stands for a line break.
+    escaped = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
+    others, _ = _parsed_or_not(escaped, escapechar="\\")
+    readings = [(rows, _DOUBLED.fullmatch(text)), (others, _ESCAPED.fullmatch(escaped))]
+    possible = [(found, bool(regular)) for found, regular in readings if found is not None]
+    # A quote inside a field without quotes tells that the file was not written this way.
+    best = max((regular for _, regular in possible), default=False)
+    return _chosen([found for found, regular in possible if regular is best], path, error)
+
+
+def _chosen(
+    readings: list[list[list[str]]], path: Path, error: csv.Error | None
+) -> list[list[str]]:
+    """The rows of the one way in which a file can be read."""
+    if not readings:
         raise ValueError(
             f"source: expected rows of as many columns each, quotes in quoted fields doubled, in "
             f"{path}, got {error}; correct the file"
         ) from error
+    if len(readings) > 1:
+        raise ValueError(
+            f'source: expected quotes that can be read in one way, got \\" in {path}, which may '
+            "end a field or stand in it; double the quotes"
+        )
+    return readings[0]
+
+
+def _parsed_or_not(
+    text: str, *, escapechar: str | None = None
+) -> tuple[list[list[str]] | None, csv.Error | None]:
+    """The rows, or why there are none."""
+    try:
+        return _parsed(text, escapechar=escapechar), None
+    except csv.Error as error:
+        return None, error
 
 
 def _parsed(text: str, *, escapechar: str | None = None) -> list[list[str]]:
