@@ -20,9 +20,10 @@ class SubspacePGA(TextCallback):
     Tags are ``pga/<quantity>/<layer>``: ``z``, ``rho``, ``null_mean``, ``null_std``, ``p_value``;
     ``variance_share``, how much of the variance lies inside the readout subspace;
     ``pc1_alignment``, how much of the first principal direction does; ``num_distinct`` points.
-    They are NaN where ``num_nonfinite`` counts values that are not finite. z grows also with
-    anisotropy that states and readout share: read it beside ``variance_share``. The figure is a
-    heat map of z, layer by step.
+    They are NaN where ``num_nonfinite`` counts values that are not finite, and where the matrix
+    that reads a layer out has a rank below k; the table's conditions give the ``reason``. z grows
+    also with anisotropy that states and readout share: read it beside ``variance_share``. The
+    figure is a heat map of z, layer by step.
 
     Args:
         k: Dimension of the readout subspace, by default min(100, d // 8), d the width of the

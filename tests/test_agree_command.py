@@ -43,6 +43,7 @@ from toolkit.lm.families import language_model_parts, readout_matrix
 from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.local_checkpoints import FolderCheckpoint
 from toolkit.lm.outline import Outline, read_outline
+from toolkit.measures import Subject
 
 NUM_TEXTS = 24
 LETTERS = "abcdefghijklmnopqrstuvwxyz "
@@ -472,3 +473,14 @@ def test_the_figure_shows_each_comparison() -> None:
         "random subspaces, mean and std",
     ]
     assert agreement_by_space(rows * 10).get_figheight() > 2 * figure.get_figheight()
+
+
+def test_a_readout_of_low_rank_is_refused() -> None:
+    model: Any = tiny_model("gpt_neox")
+    weight = model.get_output_embeddings().weight
+    with torch.no_grad():
+        weight[:, 2:] = 0
+    subject = Subject(model)
+    assert agreement_models._readout_basis(subject, "final", 2).shape == (16, 2)
+    with pytest.raises(ValueError, match="k: expected at most 2, the rank of the matrix"):
+        agreement_models._readout_basis(subject, "final", 3)

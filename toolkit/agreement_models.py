@@ -157,11 +157,7 @@ def read_states(
         subject = Subject(opened.model, opened.tokenizer, texts, layers=names, encoding=encoding)
         states = subject.states("test")
         bad = num_nonfinite(subject.matrices["output"])
-        bases = {
-            name: subject.basis(name, k, centered=False, fold_norm=False)
-            for name in names
-            if not bad
-        }
+        bases = {name: _readout_basis(subject, name, k) for name in names if not bad}
         counts = {name: bad + num_nonfinite(states[name]) for name in names}
         _check_some_finite(counts)
     return ModelStates(
@@ -172,6 +168,17 @@ def read_states(
         bases=bases,
         num_nonfinite=counts,
     )
+
+
+def _readout_basis(subject: Subject, layer: str, k: int) -> Tensor:
+    """Return a layer's readout basis, none of whose columns is arbitrary."""
+    basis, rank = subject.readout(layer, k, centered=False, fold_norm=False)
+    if rank < k:
+        raise ValueError(
+            f"k: expected at most {rank}, the rank of the matrix that reads {layer} out, got {k}; "
+            "choose a smaller subspace"
+        )
+    return basis
 
 
 def _check_some_finite(counts: Mapping[str, int]) -> None:

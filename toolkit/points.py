@@ -18,6 +18,7 @@ class Point(NamedTuple):
         value: The number, NaN where it could not be computed.
         num_points: Rows, texts or widths that entered it, None where that means nothing.
         metric: First part of the tag; empty for that of the measurement which it comes from.
+        reason: Why the value is NaN; empty for a number.
     """
 
     quantity: str
@@ -25,6 +26,7 @@ class Point(NamedTuple):
     value: float
     num_points: int | None = None
     metric: str = ""
+    reason: str = ""
 
 
 def num_nonfinite(*tensors: Tensor) -> int:
@@ -35,11 +37,21 @@ def num_nonfinite(*tensors: Tensor) -> int:
 def measurement_rows(points: Iterable[Point], common: Mapping[str, Any]) -> list[MeasurementRow]:
     """Return the points, each with its metric, as rows of the table.
 
+    A reason is added to the row's conditions, as ``reason``.
+
     Args:
         points: What was measured.
         common: The fields of `MeasurementRow` that all rows share.
     """
-    return [MeasurementRow(**point._asdict(), **common) for point in points]
+    return [_row(point, common) for point in points]
+
+
+def _row(point: Point, common: Mapping[str, Any]) -> MeasurementRow:
+    fields = {**common, **point._asdict()}
+    reason = fields.pop("reason")
+    if reason:
+        fields["conditions"] = {**common["conditions"], "reason": reason}
+    return MeasurementRow(**fields)
 
 
 def values_by_layer(values: Mapping[str, float], prefix: str) -> dict[str, float]:

@@ -26,6 +26,7 @@ from toolkit.functional import (
     subspace_pga,
 )
 from toolkit.lm.hidden_states import hidden_states
+from toolkit.measure import measure
 from toolkit.measures import (
     Subject,
     deviation_points,
@@ -106,8 +107,8 @@ def test_options_change_the_basis() -> None:
 def test_the_folded_gain_does_not_reach_what_the_norm_has_seen() -> None:
     seen = subject()
     for layer, equal in (("layer_01", False), ("final", True)):
-        bases = [seen.basis(layer, 3, centered=False, fold_norm=fold) for fold in (False, True)]
-        assert torch.equal(*bases) == equal
+        bases = [seen.readout(layer, 3, centered=False, fold_norm=fold) for fold in (False, True)]
+        assert torch.equal(bases[0].basis, bases[1].basis) == equal
 
 
 def test_the_default_k() -> None:
@@ -245,6 +246,39 @@ def test_layers_that_are_not_finite_are_counted(measured: Any) -> None:
     # With ten texts alpha-ReQ has nothing to fit; all else is known.
     unknown = {name for name in first if math.isnan(values[name, "layer_01"])}
     assert unknown <= {"alpha_req", "alpha_req_r2"}
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 7])
+def test_a_readout_of_rank_below_k_leaves_pga_unknown_with_a_reason(rank: int) -> None:
+    model = tiny_model()
+    matrix = model.get_output_embeddings().weight
+    with torch.no_grad():
+        left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+        values[rank:] = 0
+        matrix.copy_(left @ torch.diag(values) @ right)
+    points = pga_points(subject(model), k=8, num_null=5, remove=[0, 1])
+    expected = f"the matrix that reads the layer out has rank {rank}, below k = 8"
+    assert len(points) == 5 * (2 * 6 + 2 + 1)
+    for point in points:
+        if point.quantity == "num_nonfinite":
+            assert (point.value, point.reason) == (0, "")
+        else:
+            assert math.isnan(point.value)
+            assert point.reason == expected
+    if rank:
+        found = by_name(pga_points(subject(model), k=rank, num_null=5))
+        assert all(math.isfinite(value) for value in found.values())
+
+
+def test_the_table_says_why_z_is_unknown() -> None:
+    model = tiny_model()
+    rows = measure(model, tokenizer(), LABELLED, metrics={"pga": {"k": DIM, "num_null": 5}})
+    whole = "the subspace is the whole space (k = d)"
+    for row in rows:
+        unknown = math.isnan(row.value)
+        assert row.conditions.get("reason", "") == (whole if unknown else "")
+        assert unknown == (row.quantity == "z")
+        assert row.conditions["k"] == DIM
 
 
 @pytest.mark.parametrize("measured", [deviation_points, unembedding_points])

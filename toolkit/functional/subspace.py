@@ -1,7 +1,7 @@
 """Subspaces of the residual stream: the readout's, random ones, and what remains without PCs."""
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,6 +33,13 @@ RANK_TOLERANCE = 1e-13
 MAX_BASIS_ERROR = 1e-2
 
 
+class ReadoutSubspace(NamedTuple):
+    """Orthonormal columns, strongest first, and how many of them the matrix determines."""
+
+    basis: Tensor
+    rank: int
+
+
 def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Tensor:
     """Top ``k`` right singular vectors of the unembedding matrix (arXiv 2605.17084, readout V_k).
 
@@ -59,6 +66,17 @@ def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Ten
                 [1., 0.],
                 [0., 1.]])
     """
+    basis, rank = readout_subspace(unembedding, k, centered=centered)
+    if rank < k:
+        warnings.warn(
+            f"unembedding: rank {rank} is below k = {k}; the last {k - rank} columns are arbitrary",
+            stacklevel=2,
+        )
+    return basis
+
+
+def readout_subspace(unembedding: Tensor, k: int, *, centered: bool) -> ReadoutSubspace:
+    """`readout_basis` with the number of its columns that are not arbitrary, without a warning."""
     rows = finite_real("unembedding", unembedding)
     integer_at_least("k", k, 1)
     flag("centered", centered)
@@ -66,7 +84,7 @@ def readout_basis(unembedding: Tensor, k: int, *, centered: bool = False) -> Ten
         raise ValueError(
             f"k: expected at most min(V, d) = {min(rows.shape)}, got {k}; choose a smaller subspace"
         )
-    return _readout_basis(rows, k, centered=centered)
+    return _readout_subspace(rows, k, centered=centered)
 
 
 @full_precision
@@ -211,21 +229,16 @@ def _rescaled_residual(hidden: Float[Tensor, "n d"], num_components: int) -> Flo
     return times_power(rest, exponent).to(hidden.dtype)
 
 
-def _readout_basis(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> Float[Tensor, "d k"]:
-    """`readout_basis` of checked input."""
+def _readout_subspace(rows: Real[Tensor, "v d"], k: int, *, centered: bool) -> ReadoutSubspace:
+    """`readout_subspace` of checked input."""
     dtype = lift(rows[:0]).dtype
     values, vectors = top_eigenpairs(_row_gram(rows, dtype, centered=centered), k)
     if dtype == torch.float32 and values[-1] < RESOLVED * values[0]:
         gram = _row_gram(rows, torch.float64, centered=centered)
         values, vectors = top_eigenpairs(gram, k)
     rank = int((values > RANK_TOLERANCE * values[0]).sum())
-    if rank < k:
-        warnings.warn(
-            f"unembedding: rank {rank} is below k = {k}; the last {k - rank} columns are arbitrary",
-            stacklevel=3,
-        )
     largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
-    return (vectors * torch.where(largest < 0, -1.0, 1.0)).to(dtype)
+    return ReadoutSubspace((vectors * torch.where(largest < 0, -1.0, 1.0)).to(dtype), rank)
 
 
 @full_precision

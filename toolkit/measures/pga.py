@@ -70,7 +70,8 @@ def pga_points(
     Returns:
         ``z``, ``rho``, ``null_mean``, ``null_std``, ``p_value``, ``variance_share``,
         ``pc1_alignment``, ``num_distinct`` and ``num_nonfinite`` (of the states and of the matrix
-        that reads them out) of each layer.
+        that reads them out) of each layer. They are NaN with a reason where a number is not
+        finite, the matrix that reads a layer out has a rank below ``k``, or z means nothing.
 
     Raises:
         ValueError: If ``k`` is above a layer's width, or an option is out of range.
@@ -85,9 +86,13 @@ def pga_points(
         bad = num_nonfinite(hidden) + subject.num_nonfinite_readout(layer, fold_norm=fold_norm)
         points.append(Point("num_nonfinite", layer, bad, num_texts))
         if bad:
-            points += _unknown(layer, removals, num_texts)
+            points += _unknown(layer, removals, num_texts, f"{bad} values are not finite")
             continue
-        basis = subject.basis(layer, size, centered=center_unembedding, fold_norm=fold_norm)
+        basis, rank = subject.readout(layer, size, centered=center_unembedding, fold_norm=fold_norm)
+        if rank < size:
+            reason = f"the matrix that reads the layer out has rank {rank}, below k = {size}"
+            points += _unknown(layer, removals, num_texts, reason)
+            continue
         generator = torch.Generator().manual_seed(seed)
         scores = subspace_pga(
             hidden, basis.cpu(), num_null=num_null, remove=removals, generator=generator
@@ -101,16 +106,17 @@ def _points(layer: str, removals: list[int], scores: Scores) -> list[Point]:
     numbers = scores.num_points.tolist()
     points = [Point(name, layer, float(getattr(scores, name)[0]), numbers[0]) for name in _COMMON]
     for index, (removal, number) in enumerate(zip(removals, numbers, strict=True)):
-        points += [
-            Point(_quantity(name, index, removal), layer, float(values[index]), number)
-            for name, values in ((name, getattr(scores, name)) for name in _SCORES)
-        ]
+        for name in _SCORES:
+            value = float(getattr(scores, name)[index])
+            reason = scores.reason[index] if math.isnan(value) else ""
+            quantity = _quantity(name, index, removal)
+            points.append(Point(quantity, layer, value, number, reason=reason))
     return points
 
 
-def _unknown(layer: str, removals: list[int], num_texts: int) -> list[Point]:
+def _unknown(layer: str, removals: list[int], num_texts: int, reason: str) -> list[Point]:
     names = [_quantity(name, i, r) for i, r in enumerate(removals) for name in _SCORES]
-    return [Point(name, layer, math.nan, num_texts) for name in (*_COMMON, *names)]
+    return [Point(name, layer, math.nan, num_texts, reason=reason) for name in (*_COMMON, *names)]
 
 
 def _quantity(name: str, index: int, removal: int) -> str:

@@ -45,16 +45,20 @@ def spectrum_points(subject: Subject, *, fit_range: tuple[int, int] = (11, 100))
     points = []
     for layer, hidden in subject.states("test").items():
         bad, num_texts = num_nonfinite(hidden), len(hidden)
-        values = dict.fromkeys(_QUANTITIES, math.nan)
-        if not bad:
-            values = _values(hidden, fit_range)
         points.append(Point("num_nonfinite", layer, bad, num_texts))
-        points += [Point(name, layer, value, num_texts) for name, value in values.items()]
+        values = dict.fromkeys(_QUANTITIES, math.nan)
+        reasons = dict.fromkeys(_QUANTITIES, f"{bad} values are not finite")
+        if not bad:
+            values, reasons = _values(hidden, fit_range)
+        points += [
+            Point(name, layer, value, num_texts, reason=reasons.get(name, ""))
+            for name, value in values.items()
+        ]
     return points
 
 
-def _values(hidden: Tensor, fit_range: tuple[int, int]) -> dict[str, float]:
-    """The quantities of one layer; one decomposition serves all that are centred."""
+def _values(hidden: Tensor, fit_range: tuple[int, int]) -> tuple[dict[str, float], dict[str, str]]:
+    """The quantities of one layer, and why some are NaN; one decomposition serves the centred."""
     num_texts, dim = hidden.shape
     eigenvalues = covariance_eigenvalues(hidden)
     alpha = alpha_from_eigenvalues(eigenvalues, fit_range)
@@ -67,4 +71,5 @@ def _values(hidden: Tensor, fit_range: tuple[int, int]) -> dict[str, float]:
         float(participation_from_eigenvalues(eigenvalues)),
         len(torch.unique(hidden, dim=0)),
     )
-    return dict(zip(_QUANTITIES, values, strict=True))
+    reasons = dict.fromkeys(("alpha_req", "alpha_req_r2"), alpha.reason)
+    return dict(zip(_QUANTITIES, values, strict=True)), reasons

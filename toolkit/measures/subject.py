@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from torch import Tensor
 
 from toolkit.data.labelled_texts import LabelledTexts
-from toolkit.functional import readout_basis
 from toolkit.functional._checks import names as checked_names
 from toolkit.functional._checks import one_of, optional, text_mapping
+from toolkit.functional.subspace import ReadoutSubspace, readout_subspace
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.families import (
     LanguageModelParts,
@@ -70,7 +70,7 @@ class Subject:
         self._encoding = {"paths": paths, **(encoding or {})}
         self._states: dict[Part, dict[str, Tensor]] = {}
         # Layers before the last are read by what may include OPT's projection and a norm's gain.
-        self._bases: dict[tuple[int, bool, bool, bool], Tensor] = {}
+        self._readouts: dict[tuple[int, bool, bool, bool], ReadoutSubspace] = {}
         self._nonfinite_readouts: dict[tuple[bool, bool], int] = {}
 
     def select(self, layers: Sequence[str] | None) -> "Subject":
@@ -137,13 +137,13 @@ class Subject:
             )
         return self._texts
 
-    def basis(self, layer: str, k: int, *, centered: bool, fold_norm: bool) -> Tensor:
-        """Return the readout basis of a layer, of shape (d, k)."""
+    def readout(self, layer: str, k: int, *, centered: bool, fold_norm: bool) -> ReadoutSubspace:
+        """Return the readout basis of a layer, and its columns that are not arbitrary."""
         key = (k, centered, fold_norm, layer == "final")
-        if key not in self._bases:
+        if key not in self._readouts:
             matrix = self._readout(layer, fold_norm=fold_norm)
-            self._bases[key] = readout_basis(matrix, k, centered=centered)
-        return self._bases[key]
+            self._readouts[key] = readout_subspace(matrix, k, centered=centered)
+        return self._readouts[key]
 
     def num_nonfinite_readout(self, layer: str, *, fold_norm: bool) -> int:
         """Return how many values of the matrix that reads a layer out are NaN or infinite."""
