@@ -298,6 +298,19 @@ def test_a_layer_that_is_not_finite_costs_its_own_rows(
     assert rows[1]["num_nonfinite"] > 0
 
 
+def test_texts_with_nul_are_refused_before_a_model_is_read(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (root / "texts.csv").read_text(encoding="utf-8").splitlines()
+    content[2] = content[2].replace(",", ",\0", 1)
+    (tmp_path / "texts.csv").write_text("\n".join(content), encoding="utf-8")
+    monkeypatch.setattr(agreement_models, "candidates", None)
+    with pytest.raises(
+        ValueError, match=r"^source: .* NUL character in line 3 of .*texts.csv; rem"
+    ):
+        main([str(root / "gpt_neox"), str(root / "copy"), "--texts", str(tmp_path / "texts.csv")])
+
+
 def test_one_model_is_in_memory_at_a_time(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
