@@ -38,6 +38,19 @@ def test_values_at_the_edge(config: dict[str, Any]) -> None:
     check_options(config)
 
 
+@pytest.mark.parametrize(
+    ("command", "batches"),
+    [("fit", "train"), ("validate", "val"), ("test", "test"), ("predict", "predict")],
+)
+def test_a_command_needs_batches_of_its_own(command: str, batches: str) -> None:
+    for other in ("train", "val", "test", "predict"):
+        if other != batches:
+            check_options({f"limit_{other}_batches": 0}, command)
+    message = rf"^trainer.limit_{batches}_batches: expected more than 0, got 0$"
+    with pytest.raises(ValueError, match=message):
+        check_options({f"limit_{batches}_batches": 0}, command)
+
+
 def test_a_duration_and_an_accelerator_are_named() -> None:
     with pytest.raises(ValueError, match=r"^trainer.max_time: expected DD:HH:MM:SS, got '5 min'$"):
         check_options({"max_time": "5 min"})

@@ -24,6 +24,8 @@ from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
 from toolkit.finite_loss import FiniteLoss
 from toolkit.lm._zip_checksums import check_file
+from toolkit.logging_interval import LoggingInterval
+from toolkit.monitored_metric import MonitorCheck
 from toolkit.noise import without_noise
 from toolkit.progress import RunProgressBar
 from toolkit.random_states import UndisturbedByValidation
@@ -171,7 +173,7 @@ class TrainerCLI(LightningCLI):
     @override
     def _parse_ckpt_path(self) -> None:
         """Settle the model, the run's name and the checkpoint before anything is built."""
-        check_options(self._settings.trainer)
+        check_options(self._settings.trainer, self._command)
         continues = self._settings.ckpt_path == "last"
         if not continues:
             self._settle_model()
@@ -228,11 +230,17 @@ class TrainerCLI(LightningCLI):
             callbacks = [UndisturbedByValidation(), *callbacks]
         keepers = [callback for callback in callbacks if isinstance(callback, RunCheckpoint)]
         callbacks = [*callbacks, *(EndAtUpdate(keeper, self._continuing) for keeper in keepers)]
+        monitors = (keeper.monitor for keeper in keepers if keeper.monitor is not None)
+        callbacks = [*map(MonitorCheck, monitors), *callbacks]
         given = config["callbacks"] or []
         given = given if isinstance(given, list) else [given]
         has_bar = any(isinstance(callback, ProgressBar) for callback in given)
         if not (bare or has_bar or config["enable_progress_bar"] is False):
             callbacks = [*callbacks, RunProgressBar()]
+        if not bare and config["log_every_n_steps"] is None:
+            # Until the length of the run is known; Lightning warns of an interval beyond it.
+            config["log_every_n_steps"] = 1
+            callbacks = [LoggingInterval(), *callbacks]
         if bare or config["logger"] is False:
             version = self._continued
             version = self._folder.next_version() if version is None else version

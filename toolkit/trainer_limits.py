@@ -45,17 +45,27 @@ _LEAST = {
     "overfit_batches": _Least(0),
 }
 
+_BATCHES = {
+    "fit": "limit_train_batches",
+    "validate": "limit_val_batches",
+    "test": "limit_test_batches",
+    "predict": "limit_predict_batches",
+}
 
-def check_options(config: Mapping[str, Any]) -> None:
+
+def check_options(config: Mapping[str, Any], command: str = "fit") -> None:
     """Refuse options that Lightning would divide by, or take for another number.
 
     Args:
         config: The Trainer's arguments by name.
+        command: ``fit``, ``validate``, ``test`` or ``predict``, for which no batches at all would
+            be no result.
 
     Raises:
         ValueError: If one is out of range, or the machine has no such accelerator.
     """
-    for name, least in _LEAST.items():
+    needed = {_BATCHES[command]: _Least(0, excluded=True)}
+    for name, least in {**_LEAST, **needed}.items():
         value = config.get(name)
         # A text is a duration, or wrong.
         if isinstance(value, int | float) and not least.allows(value):

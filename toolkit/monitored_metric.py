@@ -1,0 +1,94 @@
+"""Whether anything logs the metric that checkpoints are kept by: Lightning would wait for it."""
+
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from typing_extensions import override
+
+from toolkit.one_line_parser import did_you_mean
+
+# Lightning adds them to what a checkpoint can be kept by.
+_ALWAYS_THERE = {"epoch", "step"}
+_KNOWN_PACKAGES = {"callbacks", "lightning", "toolkit"}
+
+
+class MonitorCheck(Callback):
+    """Refuses a run whose checkpoints wait for a metric that nothing logs.
+
+    What validation logs is known after the check of validation that precedes training, what
+    training logs after its first ``log_every_n_steps`` updates. Where a module or a callback of
+    the user's may log at the end of an epoch, nothing is refused.
+
+    Args:
+        monitor: Name of the metric.
+    """
+
+    def __init__(self, monitor: str) -> None:
+        self.monitor = monitor
+        self._logged = set(_ALWAYS_THERE)
+        self._has_validated = False
+        self._is_settled = False
+
+    @override
+    def on_sanity_check_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Note what validation logs."""
+        self._note(trainer)
+        self._has_validated = True
+
+    @override
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Note what validation logs."""
+        self._note(trainer)
+        self._has_validated = True
+
+    @override
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
+    ) -> None:
+        """Refuse the run once everything that is logged has been.
+
+        Raises:
+            ValueError: If the metric is not among it.
+        """
+        if self._is_settled:
+            return
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if trainer.global_step > every and (self._has_validated or _has_no_validation(trainer)):
+            self._note(trainer)
+            self._is_settled = True
+            self._check(trainer, pl_module)
+
+    @override
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Say that no checkpoint was kept by the metric, if nothing has logged it."""
+        self._note(trainer)
+        if self.monitor not in self._logged:
+            rank_zero_warn(
+                f"checkpoint.monitor: nothing has logged {self.monitor}; only the last checkpoint "
+                "is kept"
+            )
+
+    def _check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self.monitor not in self._logged and not _may_log_later(trainer, pl_module):
+            known = sorted(self._logged - _ALWAYS_THERE)
+            raise ValueError(
+                f"checkpoint.monitor: expected a metric that is logged, one of {', '.join(known)}, "
+                f"got {self.monitor}{did_you_mean(self.monitor, known)}"
+            )
+
+    def _note(self, trainer: L.Trainer) -> None:
+        self._logged |= set(trainer.callback_metrics)
+
+
+def _has_no_validation(trainer: L.Trainer) -> bool:
+    return not trainer.enable_validation
+
+
+def _may_log_later(trainer: L.Trainer, pl_module: L.LightningModule) -> bool:
+    """Whether code that is not known here runs at the end of an epoch."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    packages = {type(callback).__module__.partition(".")[0] for callback in callbacks}
+    return is_overridden("on_train_epoch_end", pl_module) or not packages <= _KNOWN_PACKAGES
