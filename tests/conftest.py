@@ -2,16 +2,26 @@
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
 
 # Tests work on tiny tensors, where waiting threads cost more than they compute; subprocesses, too.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+
+# Fuzzing: the same few examples in every default run, many new ones where a profile asks for it.
+# What hypothesis caches stays out of the checkout.
+set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
+settings.register_profile("quick", max_examples=5, derandomize=True, database=None, deadline=None)
+settings.register_profile("long", max_examples=300, database=None, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 ROOT = Path(__file__).parent.parent
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}

@@ -97,7 +97,7 @@ def log10_capacity(dim: int, epsilon: float, *, law: Law = "full", **constants: 
         )
     log_ratio = math.exp(exponent)
     log_base = 0 if law == "jl" else log_dim
-    return (log_ratio + log_base) / values.get("a", 1) / math.log(10)
+    return _held("dim", (log_ratio + log_base) / values.get("a", 1) / math.log(10))
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -140,8 +140,8 @@ def deviation_for(
         **constants: Constants that replace the published ones.
 
     Raises:
-        ValueError: If ``dim`` or ``num_vectors`` is below 1, ``law`` is unknown, or a constant
-            is unknown or not finite and positive.
+        ValueError: If ``dim`` or ``num_vectors`` is below 1, ``law`` is unknown, a constant is
+            unknown or not finite and positive, or the deviation is beyond float64.
 
     Example:
         >>> round(deviation_for(4096, 3.99e7), 4)
@@ -155,7 +155,10 @@ def deviation_for(
     if law != "jl" and num_vectors <= dim:
         return 0.0
     log_vectors = np.array([math.log(num_vectors)])
-    return float(deviations(log_vectors, np.array([log_dim]), law, values)[0])
+    with np.errstate(over="ignore"):
+        return _held(
+            "num_vectors", float(deviations(log_vectors, np.array([log_dim]), law, values)[0])
+        )
 
 
 def fit_packing_law(num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law: Law) -> PackingLaw:
@@ -224,6 +227,15 @@ def _constants(law: str, given: dict[str, float]) -> dict[str, float]:
             raise ValueError(f"{name}: law {law!r} has the constants {', '.join(published)}")
         positive(name, value)
     return published | given
+
+
+def _held(name: str, result: float) -> float:
+    """Return the result of a law, unless constants far from the published ones overflow it."""
+    if not math.isfinite(result):
+        raise ValueError(
+            f"{name}: expected a result that float64 can hold, got {result}; choose other constants"
+        )
+    return result
 
 
 def usable_points(

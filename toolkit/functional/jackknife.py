@@ -1,5 +1,6 @@
 """Standard error of the embedding deviation, by leaving out blocks of rows."""
 
+import math
 from functools import reduce
 from typing import Any
 
@@ -41,8 +42,9 @@ def deviation_stderr(embeddings: Tensor, *, num_sigma: float = 2.0, num_blocks: 
     rows = finite_real("embeddings", embeddings)
     blocks = [rows[start::num_blocks] for start in range(min(num_blocks, len(rows)))]
     deviations = _leave_one_out(rows, blocks, num_sigma)
-    spread = deviations.var(correction=0)
-    return float(((len(blocks) - 1) * spread).sqrt())
+    # Unlike a sum of squares, hypot overflows only where the result does.
+    distance = math.hypot(*(deviations - deviations.mean()).tolist())
+    return distance * math.sqrt((len(blocks) - 1) / len(blocks))
 
 
 def _leave_one_out(

@@ -80,13 +80,20 @@ def slope_guide(x: Tensor, y: Tensor, exponent: float) -> Tensor:
 
     Raises:
         TypeError: If ``x`` or ``y`` is no tensor.
-        ValueError: If they are no vectors of the same length of positive finite numbers.
+        ValueError: If they are no vectors of the same length of positive finite numbers, or a
+            value of the line is beyond float64.
     """
     finite("exponent", exponent)
     log_x, log_y = _log_positive("x", x), _log_positive("y", y)
     if log_x.shape != log_y.shape:
         raise ValueError(f"y: expected as many values as x, got {len(y)} and {len(x)}")
-    return (log_y.mean() - exponent * (log_x - log_x.mean())).exp()
+    line = (log_y.mean() - exponent * (log_x - log_x.mean())).exp()
+    if not bool(torch.isfinite(line).all()):
+        raise ValueError(
+            f"exponent: expected a line whose values float64 can hold, got {exponent}; draw a "
+            "flatter one"
+        )
+    return line
 
 
 def _tail_sums(chances: Float64[Tensor, " n"], widths: list[int]) -> Float64[Tensor, " widths"]:
