@@ -94,6 +94,7 @@ def test_each_part_is_drawn_from_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         assert "both ways" in texts.test_texts
         assert texts.num_removed == 1
         assert texts.source == source
+    assert load(f"{tmp_path}/saved/").source == f"{tmp_path}/saved"
     assert load_texts("ag_news", num_train=16, num_test=8).train_texts == texts.train_texts
 
 

@@ -85,7 +85,7 @@ def _read(source: str) -> tuple[Pool, Pool | None, str]:
     pools = _pools(parts, source)
     if len(pools) == 1:
         return next(iter(pools.values())), None, f"{path.name}, both parts from this one"
-    return pools["train"], pools["test"], source
+    return pools["train"], pools["test"], str(path)
 
 
 def _hub_parts(name: str) -> dict[str, Columns]:
