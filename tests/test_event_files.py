@@ -1,5 +1,6 @@
 """Event files are cut back to a step, and stay readable by TensorBoard."""
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,13 +24,18 @@ def write_points(folder: Path, points: dict[str, list[int]], *, wall_time: float
 def read_points(folder: Path) -> dict[str, list[tuple[int, float | bytes]]]:
     """Numbers and pictures by tag in the order of TensorBoard: file by file."""
     points: dict[str, list[tuple[int, float | bytes]]] = {}
-    for path in sorted(folder.glob("events.out.tfevents.*")):
+    for path in sorted(folder.glob("events.out.tfevents.*"), key=_age):
         for event in EventFileLoader(str(path)).Load():
             for value in event.summary.value:
                 tensor = value.tensor
                 content = tensor.float_val[0] if tensor.float_val else b"".join(tensor.string_val)
                 points.setdefault(value.tag, []).append((event.step, content))
     return points
+
+
+def _age(path: Path) -> list[int]:
+    # Within a second the files of one process are numbered, which sorts 10 before 9 as text.
+    return [int(number) for number in re.findall(r"\d+", path.name)]
 
 
 def steps_of(folder: Path) -> dict[str, list[int]]:

@@ -49,12 +49,38 @@ class FirstStep(Callback):
 
 
 class RunProgressBar(RichProgressBar):
-    """Lightning's bar, updated by the clock: a step of the toy model is faster than the bar."""
+    """Lightning's bar, updated by the clock: a step of the toy model is faster than the bar.
+
+    A run that is limited by its steps has one bar for all its epochs, which counts steps. What a
+    module keeps in ``on_bar``, tensors by name, is shown as it is when the bar is updated.
+    """
 
     def __init__(self) -> None:
         super().__init__(refresh_rate=round(1 / _SECONDS_BETWEEN_UPDATES))
         self._updated_at = 0.0
         self._batch_idx = 0
+
+    @property
+    @override
+    def total_train_batches(self) -> int | float:
+        """The length of the bar: that of the run in steps, else that of the epoch in batches."""
+        return self.trainer.max_steps if self._counts_steps else super().total_train_batches
+
+    @override
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin where the run begins, which need not be step 0."""
+        super().on_train_start(trainer, pl_module)
+        if self._counts_steps and self.progress is not None:
+            self._initialize_train_progress_bar_id()
+            if self.train_progress_bar_id is not None:
+                # An update would count what an earlier process has done as speed of this one.
+                self.progress.reset(self.train_progress_bar_id, completed=trainer.global_step)
+
+    @override
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Begin a bar for the epoch, unless there is one for the run."""
+        if not self._counts_steps:
+            super().on_train_epoch_start(trainer, pl_module)
 
     @override
     def on_train_batch_end(
@@ -70,12 +96,12 @@ class RunProgressBar(RichProgressBar):
         now = time.monotonic()
         if now - self._updated_at >= _SECONDS_BETWEEN_UPDATES:
             self._updated_at = now
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+            self._update_bar(trainer, pl_module)
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Show where the epoch ended."""
-        super().on_train_batch_end(trainer, pl_module, None, None, self._batch_idx)
+        self._update_bar(trainer, pl_module)
         super().on_train_epoch_end(trainer, pl_module)
 
     @override
@@ -85,7 +111,19 @@ class RunProgressBar(RichProgressBar):
         """Return what the model shows on the bar; the version is in the folder's name."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
+        # What is logged for the bar is as old as the last logged step.
+        shown = getattr(pl_module, "on_bar", {})
+        if isinstance(shown, dict):
+            metrics |= {name: float(value) for name, value in shown.items()}
         return metrics
+
+    @property
+    def _counts_steps(self) -> bool:
+        return self.trainer.max_epochs == -1 and self.trainer.max_steps > 0
+
+    def _update_bar(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        done = trainer.global_step if self._counts_steps else self._batch_idx + 1
+        super().on_train_batch_end(trainer, pl_module, None, None, done - 1)
 
     @override
     def _get_train_description(self, current_epoch: int) -> str:

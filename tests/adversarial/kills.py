@@ -212,6 +212,8 @@ class Runner:
             with (self.folder / "log.txt").open("ab", buffering=0) as log:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
+            # A shell lets what it starts in the background ignore Ctrl-C.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             try:
                 code = run_toolkit(arguments)
             except KeyboardInterrupt:

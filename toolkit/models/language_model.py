@@ -75,6 +75,7 @@ class LanguageModel(L.LightningModule):
             data module's tokenizer gives its size.
         tokenizer: Its tokenizer, None where it is not known.
         source: Where its first weights come from, None for random ones.
+        on_bar: What the progress bar shows, of the last batch.
 
     Raises:
         ValueError: If a number is out of range, or the model cannot be had.
@@ -113,6 +114,7 @@ class LanguageModel(L.LightningModule):
         self.save_hyperparameters(ignore=["optimizer"])
         self.tokenizer = None
         self.source = None
+        self.on_bar: dict[str, Tensor] = {}
         self._settings: Settings | None = None
         self._loaded_step = 0
         self._logged_step = -1
@@ -190,6 +192,7 @@ class LanguageModel(L.LightningModule):
     def training_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss of the batch."""
         loss = self.token_losses(batch).mean()
+        self.on_bar = {"loss": loss.detach()}
         step = self.trainer.global_step
         # Accumulated batches share a step.
         if step % self.trainer.log_every_n_steps == 0 and step != self._logged_step:  # type: ignore[attr-defined]

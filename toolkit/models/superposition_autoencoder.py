@@ -109,6 +109,7 @@ class SuperpositionAutoencoder(L.LightningModule):
             bias = _normal(num_features, generator=generator)
             self.weights.append(nn.Parameter(weight * (weight_init_scale / m**0.5)))
             self.biases.append(nn.Parameter(bias * bias_init_scale))
+        self.on_bar: dict[str, Tensor] = {}
         self._settings: Settings | None = None
         self._loaded_step = 0
 
@@ -155,6 +156,7 @@ class SuperpositionAutoencoder(L.LightningModule):
     def training_step(self, batch: ActiveCells, batch_idx: int) -> Tensor:
         """Return the objective: the widths' mean losses added, times the scale."""
         losses = self.losses(batch)
+        self.on_bar = {"loss": losses[-1].detach()}
         every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         if self.trainer.global_step % every == 0:
             self._log_losses(losses.detach(), batch.num_rows)

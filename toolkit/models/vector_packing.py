@@ -61,6 +61,7 @@ class VectorPacking(L.LightningModule):
         best_vectors: Those with the smallest largest |cosine| so far, as they were.
         best_max_abs_cosine: That largest |cosine|; infinite before the first step.
         last_exponent: Exponent of the last step.
+        on_bar: What the progress bar shows, of the last step.
         restarts: How often the run went back to the best vectors.
 
     Raises:
@@ -106,6 +107,7 @@ class VectorPacking(L.LightningModule):
         self.register_buffer("last_exponent", torch.tensor(self.exponents[0]))
         self.register_buffer("restarts", torch.tensor(0))
         self.register_buffer("scale", torch.tensor(0.0))
+        self.on_bar: dict[str, Tensor] = {}
         self._settings: Settings | None = None
         self._total_steps = 0
 
@@ -123,6 +125,7 @@ class VectorPacking(L.LightningModule):
         step = self.trainer.global_step
         exponent = self._exponent_at(step)
         result = self._guarded_penalty(exponent)
+        self.on_bar = {"max|cos|": result.max_abs_cosine.detach()}
         self._keep_if_better(self.vectors, result.max_abs_cosine)
         self.scale.copy_(result.penalty.detach())
         self.last_exponent.fill_(exponent)

@@ -1,0 +1,151 @@
+"""What is kept of a run that a signal or an error ends, and that it goes on as if nothing had."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning as L
+import pytest
+from lightning.pytorch.callbacks import Callback
+
+from tests.test_cli import (
+    EVERY_10,
+    TINY,
+    assert_same_run,
+    assert_same_state,
+    fit,
+    last_checkpoint,
+)
+from tests.test_event_files import read_points, steps_of
+
+VALIDATED = [*TINY, *EVERY_10, "--trainer.val_check_interval=5"]
+VALIDATED += ["--trainer.check_val_every_n_epoch=null"]
+Hook = Literal["setup", "training", "update", "validation", "last_hook"]
+
+
+class In(Callback):
+    """Ends a run in one of its hooks, once a step is reached."""
+
+    def __init__(
+        self, hook: Hook, step: int, by: Literal["SIGTERM", "SIGINT", "error"] = "error"
+    ) -> None:
+        self.hook = hook
+        self.step = step
+        self.by = by
+        self.has_come = False
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self._come("setup", trainer)
+
+    def on_train_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self._come("training", trainer)
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, *_: Any) -> None:
+        self._come("update", trainer)
+
+    def on_validation_batch_start(self, trainer: L.Trainer, *_: Any) -> None:
+        self._come("validation", trainer)
+
+    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+        self._come("last_hook", trainer)
+
+    def _come(self, hook: str, trainer: L.Trainer) -> None:
+        if self.has_come or (hook, trainer.global_step) != (self.hook, self.step):
+            return
+        self.has_come = True
+        if self.by == "error":
+            raise RuntimeError(f"ended in {hook}")
+        os.kill(os.getpid(), signal.Signals[self.by])
+
+
+def ending(hook: Hook, step: int, by: str) -> list[str]:
+    options = {"hook": hook, "step": step, "by": by}
+    return [
+        "--trainer.callbacks+=tests.test_run_ending.In",
+        *(f"--trainer.callbacks.{name}={value}" for name, value in options.items()),
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing has ended."""
+    root = tmp_path_factory.mktemp("whole")
+    assert fit(root, *VALIDATED) == 0
+    return root / "tiny_model" / "version_0"
+
+
+@pytest.mark.parametrize(
+    ("hook", "step", "by", "code", "kept"),
+    [
+        # The update that is under way comes first.
+        ("training", 12, "SIGTERM", 143, 13),
+        ("update", 12, "SIGINT", 130, 13),
+        ("last_hook", 12, "SIGTERM", 143, 12),
+        # So does the validation of a step, one that is due and one that is under way.
+        ("last_hook", 15, "SIGTERM", 143, 15),
+        ("validation", 15, "SIGINT", 130, 15),
+        ("validation", 20, "SIGTERM", 143, 20),
+        # An error keeps the step behind the last update.
+        ("last_hook", 12, "error", 1, 12),
+        ("last_hook", 15, "error", 1, 15),
+        ("validation", 15, "error", 1, 15),
+        # Weights and random states of an update that is under way fit no step.
+        ("training", 12, "error", 1, 10),
+        ("update", 12, "error", 1, 10),
+    ],
+)
+def test_a_run_keeps_whole_steps_and_goes_on_from_them(
+    tmp_path: Path,
+    whole: Path,
+    capsys: pytest.CaptureFixture[str],
+    hook: Hook,
+    step: int,
+    by: str,
+    code: int,
+    kept: int,
+) -> None:
+    assert fit(tmp_path, *VALIDATED, *ending(hook, step, by)) == code
+    said = capsys.readouterr().err
+    version = tmp_path / "tiny_model" / "version_0"
+    assert last_checkpoint(version)["global_step"] == kept
+    what = "is the last one that is kept" if by == "error" and kept < step else "is kept"
+    assert f"step {kept} {what}, in {version / 'checkpoints' / 'last.ckpt'}; go on with\n" in said
+    assert fit(tmp_path, *VALIDATED, "--ckpt_path=last") == 0
+    assert_same_run(whole, version)
+    assert steps_of(version)["val_loss"] == steps_of(whole)["val_loss"]
+
+
+@pytest.mark.parametrize(("by", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_before_the_first_batch_nothing_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str, code: int
+) -> None:
+    assert fit(tmp_path, *VALIDATED, *ending("setup", 0, by)) == code
+    assert capsys.readouterr().err.endswith("interrupted\n")
+    assert list(tmp_path.rglob("*.ckpt")) == []
+
+
+def test_accumulated_gradients_are_used_up_first(tmp_path: Path) -> None:
+    accumulated = [*TINY, *EVERY_10, "--trainer.accumulate_grad_batches=3"]
+    assert fit(tmp_path, *accumulated, "--run=whole") == 0
+    assert fit(tmp_path, *accumulated, "--run=ended", *ending("training", 12, "SIGTERM")) == 143
+    folders = [tmp_path / name / "version_0" for name in ("whole", "ended")]
+    assert last_checkpoint(folders[1])["global_step"] == 13
+    assert fit(tmp_path, *accumulated, "--run=ended", "--ckpt_path=last") == 0
+    ends = [last_checkpoint(folder) for folder in folders]
+    for key in ("global_step", "state_dict", "optimizer_states"):
+        assert_same_state(ends[0][key], ends[1][key])
+    assert read_points(folders[0]) == read_points(folders[1])
+
+
+def test_a_run_at_its_last_step_finishes(tmp_path: Path, whole: Path) -> None:
+    assert fit(tmp_path, *VALIDATED, *ending("update", 39, "SIGTERM")) == 0
+    version = tmp_path / "tiny_model" / "version_0"
+    assert (version / "summary.json").exists()
+    assert_same_run(whole, version)
+
+
+def test_where_no_checkpoint_is_wanted_a_signal_ends_the_run_all_the_same(tmp_path: Path) -> None:
+    off = "--trainer.enable_checkpointing=false"
+    assert fit(tmp_path, *TINY, *EVERY_10[:1], off, *ending("training", 3, "SIGTERM")) == 143
+    assert list(tmp_path.rglob("*.ckpt")) == []
