@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from toolkit.lm._paths import check_different, model_name
 from toolkit.one_line_parser import OneLineParser
+from toolkit.output_files import check_outputs
 
 if TYPE_CHECKING:
     from toolkit.agreement import Conditions
     from toolkit.agreement_models import ModelStates
     from toolkit.measures import TextSet
 
-_FIGURE_KINDS = (".png", ".svg", ".pdf")
 _DTYPES = ("float32", "bfloat16", "float16")
 _MINIMA = {"num_texts": 4, "k": 1, "num_random": 2, "remove": 0, "max_length": 1, "seed": 0}
 
@@ -97,9 +97,7 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < minimum:
             raise ValueError(f"{name}: expected an integer of at least {minimum}, got {value}")
-    if options.figure is not None and options.figure.suffix not in _FIGURE_KINDS:
-        kinds = ", ".join(_FIGURE_KINDS)
-        raise ValueError(f"figure: expected a file name with {kinds}, got {options.figure}")
+    check_outputs(csv=options.csv, figure=options.figure)
 
 
 def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]":

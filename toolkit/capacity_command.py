@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolkit.one_line_parser import OneLineParser
+from toolkit.output_files import check_outputs
 
 if TYPE_CHECKING:
     from toolkit.capacity_laws import CapacityLaw
@@ -71,6 +72,7 @@ def main(args: Sequence[str]) -> int:
         )
     if options.figure is not None and options.fit is None:
         raise ValueError("figure: expected --fit with it, got a figure of nothing; add --fit PATH")
+    check_outputs(figure=options.figure)
     # torch takes seconds to import, which a wrong option or --help should not cost.
     from toolkit import capacity_report as report  # noqa: PLC0415
 

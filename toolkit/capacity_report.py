@@ -1,5 +1,6 @@
 """What ``python -m toolkit capacity`` prints, draws and reads."""
 
+import io
 import json
 import math
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from toolkit.atomic import write_atomically
 from toolkit.capacity_laws import Answer, CapacityLaw
 from toolkit.figures import measured_against_fitted
 from toolkit.functional.capacity import PackingLaw, deviation_for
@@ -63,7 +65,10 @@ def draw_fits(laws: Sequence[CapacityLaw], points: Sequence[PackingPoint], path:
         law.label: [deviation_for(d, k, law=law.law, **law.constants) for k, d, _ in shown]
         for law in laws
     }
-    measured_against_fitted(measured, fitted).savefig(path)
+    data = io.BytesIO()
+    figure = measured_against_fitted(measured, fitted)
+    figure.savefig(data, format=path.suffix.removeprefix("."))
+    write_atomically(path, data.getvalue())
 
 
 def read_matrix(path: Path) -> Tensor:

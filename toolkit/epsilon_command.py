@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from toolkit.diagnostics import one_line
 from toolkit.lm._paths import check_different, model_name
 from toolkit.one_line_parser import OneLineParser
+from toolkit.output_files import check_outputs
 
 if TYPE_CHECKING:
     from toolkit.epsilon_report import MeasuredModel
     from toolkit.epsilon_twins import SharedMatrix
 
-_FIGURE_KINDS = (".png", ".svg", ".pdf")
 _NONE_MEASURED = 2
 
 
@@ -33,9 +33,7 @@ def main(args: Sequence[str]) -> int:
         ValueError: If an option is wrong, or the only model fails.
     """
     options = _parser().parse_args(args)
-    if options.figure is not None and options.figure.suffix not in _FIGURE_KINDS:
-        kinds = ", ".join(_FIGURE_KINDS)
-        raise ValueError(f"figure: expected a file name with {kinds}, got {options.figure}")
+    check_outputs(csv=options.csv, figure=options.figure)
     check_different("models", options.models)
     options.models = [model_name(name) for name in options.models]
     # torch takes seconds to import, which a wrong option or --help should not cost.

@@ -27,6 +27,7 @@ from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
 from toolkit.run_parser import RunParser
 from toolkit.trainer_cli import DEFAULT_ROOT
+from toolkit.trainer_limits import check_accelerator
 from toolkit.walk import Walk
 from toolkit.walk_record import measured_before
 from toolkit.walk_report import report
@@ -64,6 +65,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
         config = parser.parse_args(list(args))
         if not config.series:
             raise ValueError("series: expected at least one, got none; give --series or --config")
+        check_accelerator(config.accelerator, "accelerator")
         built = parser.instantiate_classes(config)
         checkpoints = joined(built.series)
         text = parser.dump(config, skip_none=False, format="yaml")

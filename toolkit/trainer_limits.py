@@ -73,7 +73,30 @@ def check_options(config: Mapping[str, Any], command: str = "fit") -> None:
     duration = config.get("max_time")
     if isinstance(duration, str) and not _DURATION.fullmatch(duration):
         raise ValueError(f"trainer.max_time: expected DD:HH:MM:SS, got {duration!r}")
-    _check_accelerator(config.get("accelerator"))
+    check_accelerator(config.get("accelerator"), "trainer.accelerator")
+
+
+def check_accelerator(name: object, option: str) -> None:
+    """Refuse an accelerator that Lightning knows and this machine lacks.
+
+    Args:
+        name: Its name, or anything else that Lightning takes.
+        option: Name of the option.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    known = AcceleratorRegistry.available_accelerators()
+    if not isinstance(name, str) or name not in {*known, "gpu"}:
+        return
+    here = [one for one in known if AcceleratorRegistry[one]["accelerator"].is_available()]
+    if {"cuda", "mps"} & set(here):
+        here.append("gpu")
+    if name not in here:
+        raise ValueError(
+            f"{option}: expected one that this machine has ({', '.join(here)}), got "
+            f"{name!r}; auto takes the best"
+        )
 
 
 def check_processes(trainer: L.Trainer) -> None:
@@ -98,17 +121,3 @@ def check_seed(seed: int | bool | None) -> None:  # noqa: FBT001 - as Lightning 
     """
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise ValueError(f"seed_everything: expected 0 to {_LARGEST_SEED}, got {seed}")
-
-
-def _check_accelerator(name: object) -> None:
-    known = AcceleratorRegistry.available_accelerators()
-    if not isinstance(name, str) or name not in {*known, "gpu"}:
-        return
-    here = [one for one in known if AcceleratorRegistry[one]["accelerator"].is_available()]
-    if {"cuda", "mps"} & set(here):
-        here.append("gpu")
-    if name not in here:
-        raise ValueError(
-            f"trainer.accelerator: expected one that this machine has ({', '.join(here)}), got "
-            f"{name!r}; auto takes the best"
-        )

@@ -72,7 +72,7 @@ _TRAINER_VALUES = {
     "reload_dataloaders_every_n_epochs": ("-1", "x"),
     "devices": ("0", "-5", "x", "1.5"),
     "num_nodes": ("0", "-1", "x"),
-    "accelerator": ("x", "gpu", "tpu", "5"),
+    "accelerator": ("x", "tpu", "5"),
     "precision": ("x", "3", "16-tru"),
     "strategy": ("x", "5"),
     "logger": ("x", "5", "NopeLogger"),

@@ -8,6 +8,7 @@ import pytest
 from tests.adversarial.command_lines import Line, check_refusal, contents, parameters, tidy
 from tests.adversarial.files import prepare
 from tests.adversarial.fit_lines import EVALUATE, FIT
+from tests.adversarial.other_lines import AGREE, CAPACITY, EPSILON, GENERAL, PROBE
 
 # What is said of a refused run before it is refused does not reach standard error.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -37,6 +38,20 @@ def test_fit_refuses(
 
 @pytest.mark.parametrize("line", parameters(EVALUATE))
 def test_validate_test_and_predict_refuse(
+    line: Line, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_refusal(line, files, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("line", parameters([*GENERAL, *CAPACITY, *EPSILON]))
+def test_what_reads_files_refuses(
+    line: Line, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_refusal(line, files, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("line", parameters([*AGREE, *PROBE]))
+def test_what_runs_models_refuses(
     line: Line, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check_refusal(line, files, monkeypatch, capsys)

@@ -1,0 +1,44 @@
+"""Files that a command is asked to write are refused before anything is computed for them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from toolkit.output_files import check_outputs
+
+
+def test_a_new_file_and_an_old_one_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "old.csv").touch()
+    check_outputs(csv=tmp_path / "old.csv", figure=tmp_path / "new.png")
+    check_outputs()
+    assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.jpeg", "a file name with .png, .svg, .pdf"),
+        ("a", "a file name with"),
+        ("folder.png", "a file, got the folder"),
+        ("none/a.png", "a file in a folder that exists"),
+        ("file.txt/a.png", "a file in a folder that exists"),
+    ],
+)
+def test_a_figure_that_cannot_be_written(tmp_path: Path, name: str, expected: str) -> None:
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(ValueError, match=f"^figure: expected {expected}"):
+        check_outputs(figure=tmp_path / name)
+
+
+def test_a_table_may_have_any_name_and_no_other_place(tmp_path: Path) -> None:
+    check_outputs(csv=tmp_path / "table")
+    with pytest.raises(ValueError, match=r"^csv: expected a file, got the folder"):
+        check_outputs(csv=tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(ValueError, match=r"^csv: expected a file that can be written, got"):
+        check_outputs(csv=tmp_path / "a.csv")
