@@ -103,8 +103,15 @@ class EmbeddingDeviation(LanguageModelCallback):
                 capacity = self.latest[self.tag("log10", name, metric="capacity")]
                 kind = "between the classes" if math.isnan(number) else f"class {number:.0f}"
                 size = "indeterminate" if math.isnan(capacity) else f"10^{capacity:.2f}"
-                lines.append(f"epsilon = {epsilon:.4f} ({name}, {kind}), capacity {size}")
+                first = self._first_value(name)
+                lines.append(f"epsilon = {epsilon:.4f} ({name}, {kind}), capacity {size}{first}")
         return lines
+
+    def _first_value(self, name: str) -> str:
+        """Say what the first measured step gave, unless it is the last one."""
+        first, last = min(self.history), max(self.history)
+        value = self.history[first].get(self.tag("value", name), math.nan)
+        return "" if first == last or math.isnan(value) else f"; {value:.4f} after step {first:,}"
 
 
 def _drawn(matrix: Tensor) -> Tensor:

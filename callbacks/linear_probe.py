@@ -1,13 +1,17 @@
 """How much of the texts' labels each layer gives away to a linear classifier."""
 
 from collections.abc import Mapping
+from math import hypot, isfinite
 from typing import Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
 from toolkit.functional._checks import integer_at_least, positives
 from toolkit.measures.text_set import TextSet
-from toolkit.points import Point
+from toolkit.points import Point, values_by_layer
+
+# What a gain must exceed to be called one.
+_NUM_ERRORS = 2
 
 
 class LinearProbe(TextCallback):
@@ -77,6 +81,31 @@ class LinearProbe(TextCallback):
         return probe_points(self.subject(moment), l2=self.l2, max_iter=self.max_iter)
 
     def headline_lines(self) -> list[str]:
-        """Return what guessing would reach."""
+        """Return what guessing would reach, and how much the training has added at most."""
         chance = self.latest.get(self.tag("chance"))
-        return [] if chance is None else [f"probe: chance is {chance:.4g}"]
+        lines = [] if chance is None else [f"probe: chance is {chance:.4g}"]
+        best = self._largest_gain()
+        return lines if best is None else [*lines, best]
+
+    def _largest_gain(self) -> str | None:
+        """Compare the first and the last step where the accuracy has risen most."""
+        first, last = min(self.history, default=0), max(self.history, default=0)
+        before = values_by_layer(self.history.get(first, {}), self.tag("accuracy"))
+        after = values_by_layer(self.latest, self.tag("accuracy"))
+        gains = {
+            layer: after[layer] - before[layer]
+            for layer in before.keys() & after.keys()
+            if isfinite(after[layer]) and isfinite(before[layer])
+        }
+        if first == last or not gains:
+            return None
+        layer = max(sorted(gains), key=lambda name: gains[name])
+        errors = [self.history[step][self.tag("stderr", layer)] for step in (first, last)]
+        error = hypot(*errors)
+        # The largest of several gains is above zero by chance alone.
+        verdict = "more" if gains[layer] > _NUM_ERRORS * error else "no more"
+        return (
+            f"probe: largest gain at {layer}, {after[layer]:.4g} ± {errors[1]:.2g} after step "
+            f"{last:,} against {before[layer]:.4g} ± {errors[0]:.2g} after step {first:,}: "
+            f"{gains[layer]:.2g} ± {error:.2g}, {verdict} than {_NUM_ERRORS} standard errors"
+        )

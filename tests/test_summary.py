@@ -78,8 +78,9 @@ def test_the_printed_table() -> None:
     words = [line.replace("│", " ").replace("┃", " ").split() for line in lines]
     assert ["width", "loss", "(sum)", "represented"] in words
     assert ["2", "1.5", "-"] in words
-    assert ["10", "0.25", "-"] in words
-    assert "After step 30" in lines[0]
+    # The first step stands beside the last one.
+    assert ["10", "0.25", "(9)", "-"] in words
+    assert "After step 30 (in brackets: step 0)" in lines[0]
     assert lines[-1] == "alpha_m = 1.1 [window]"
 
 
@@ -112,6 +113,8 @@ def test_the_file_is_json_with_null_for_nan(tmp_path: Path) -> None:
     assert content["values"]["scaling/alpha_m"] == 1.1
     assert content["values"]["superposition/represented_fraction/m_0010"] is None
     assert content["lines"] == ["alpha_m = 1.1 [window]"]
+    assert content["first_step"] == 0
+    assert content["first_cells"] == {"m_0010": {"loss (sum)": 9.0}}
     assert [p.name for p in path.parent.iterdir()] == ["summary.json"]
 
 

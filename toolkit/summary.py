@@ -1,10 +1,10 @@
-"""The table at the end of a run: what its measuring callbacks measured last."""
+"""The table at the end of a run: what its measuring callbacks measured last, and first."""
 
 import json
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ _WIDTH = re.compile(r"m_0*(\d+)")
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run measured last.
+    """What a run measured last, beside what it measured first.
 
     Attributes:
         step: The last measured step, None if nothing was measured.
@@ -27,6 +27,8 @@ class Summary:
         cells: Values by layer and title.
         lines: Sentences that go below the table.
         values: Every last value by tag.
+        first_step: The first measured step, None if there is no other than the last.
+        first_cells: Values of the first step by layer and title.
     """
 
     step: int | None
@@ -34,6 +36,8 @@ class Summary:
     cells: dict[str, dict[str, float]]
     lines: list[str]
     values: dict[str, float]
+    first_step: int | None = None
+    first_cells: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def print(self, console: Console | None = None) -> None:
         """Print the table and the lines; nothing if nothing was measured.
@@ -55,6 +59,8 @@ class Summary:
             "step": self.step,
             "columns": self.columns,
             "cells": {layer: _plain(row) for layer, row in self.cells.items()},
+            "first_step": self.first_step,
+            "first_cells": {layer: _plain(row) for layer, row in self.first_cells.items()},
             "lines": self.lines,
             "values": _plain(self.values),
         }
@@ -63,12 +69,16 @@ class Summary:
 
     def _table(self) -> Table:
         widths = all(_WIDTH.fullmatch(layer) for layer in self.cells)
-        table = Table(title=f"After step {self.step:,}")
+        first = "" if self.first_step is None else f" (in brackets: step {self.first_step:,})"
+        table = Table(title=f"After step {self.step:,}{first}")
         for title in ("width" if widths else "layer", *self.columns):
             table.add_column(title, justify="right")
         for layer, row in self.cells.items():
             name = _WIDTH.sub(r"\1", layer) if widths else layer
-            table.add_row(name, *(_cell(row.get(title)) for title in self.columns))
+            before = self.first_cells.get(layer, {})
+            table.add_row(
+                name, *(_cell(row.get(title), before.get(title)) for title in self.columns)
+            )
         return table
 
 
@@ -81,22 +91,27 @@ def collect(callbacks: Iterable[Any]) -> Summary:
             (`callbacks.MeasurementCallback`).
     """
     measuring = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
-    columns: list[str] = []
+    steps = [step for callback in measuring for step in callback.history]
+    first, last = min(steps, default=None), max(steps, default=None)
+    first = None if first == last else first
+    tags: dict[str, str] = {}
     cells: dict[str, dict[str, float]] = {}
+    first_cells: dict[str, dict[str, float]] = {}
     for callback in measuring:
         for quantity, name in callback.headline_columns.items():
-            title = f"{name} ({callback.prefix})" if name in columns else name
-            columns.append(title)
-            prefix = f"{callback.prefix}/{quantity}"
-            for layer, value in values_by_layer(callback.latest, prefix).items():
-                cells.setdefault(layer, {})[title] = value
+            title = f"{name} ({callback.prefix})" if name in tags else name
+            tags[title] = f"{callback.prefix}/{quantity}"
+            before = {} if first is None else callback.history.get(first, {})
+            for target, values in ((cells, callback.latest), (first_cells, before)):
+                for layer, value in values_by_layer(values, tags[title]).items():
+                    target.setdefault(layer, {})[title] = value
     return Summary(
-        step=max(
-            (max(callback.history) for callback in measuring if callback.history), default=None
-        ),
-        columns=columns,
+        step=last,
+        columns=list(tags),
         # What enters the unembedding comes behind the numbered layers.
         cells=dict(sorted(cells.items(), key=lambda cell: (cell[0] == "final", cell[0]))),
+        first_step=first,
+        first_cells=first_cells,
         lines=[
             line
             for callback in measuring
@@ -106,8 +121,12 @@ def collect(callbacks: Iterable[Any]) -> Summary:
     )
 
 
-def _cell(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.4g}"
+def _cell(value: float | None, before: float | None) -> str:
+    shown, first = (
+        "-" if number is None or math.isnan(number) else f"{number:.4g}"
+        for number in (value, before)
+    )
+    return shown if before is None else f"{shown} ({first})"
 
 
 def _plain(values: dict[str, float]) -> dict[str, float | None]:
