@@ -4,6 +4,7 @@ import contextlib
 import io
 import logging
 import pickle
+import re
 import signal
 import sys
 from argparse import ArgumentError
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from toolkit.diagnostics import HeldStderr, one_line, run_quietly
+from toolkit.stages import stage
 
 LOGGER = logging.getLogger("tests.diagnostics")
 Command = Callable[[HeldStderr], int]
@@ -211,3 +213,19 @@ def test_a_spawned_process_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> 
 )
 def test_one_line(error: Exception, expected: str) -> None:
     assert one_line(error) == expected
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_stages_are_told_of_when_debugging(debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    def command(held: HeldStderr) -> int:
+        with stage("model.gguf: weights"):
+            return 0
+
+    assert run_quietly(command, debug=debug) == 0
+    line = capsys.readouterr().err
+    found = re.fullmatch(r"model\.gguf: weights: 0\.\d s, \d+\.\d\d GiB of memory.*\n", line)
+    assert (found is not None) == debug
+    assert debug or not line
+    with stage("afterwards"):
+        pass
+    assert capsys.readouterr().err == ""

@@ -151,7 +151,8 @@ def _help() -> str:
         "options:\n"
         "  -h, --help  show this message; after a command, its options\n"
         "  --version   show the version\n"
-        "  --debug     show tracebacks and every message from the start\n"
+        "  --debug     show tracebacks, every message from the start, and the time and memory\n"
+        "              that models take to load\n"
         "  --threads N compute with N threads; by default OMP_NUM_THREADS, else one for small\n"
         "              models and as many as the processor has cores for others\n"
     )

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 from toolkit.interruption import Interrupted, interruption
 from toolkit.parser_messages import shortened
 from toolkit.shown_text import ShownText, shown_output
+from toolkit.stages import told_stages
 
 _USAGE_ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -95,7 +96,11 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
         The command's code, also that of a SystemExit; 2 after an exception before the first
         step, 1 after a later one, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    with shown_output() as out, _held_stderr(hold=not debug) as held:
+    with (
+        shown_output() as out,
+        _held_stderr(hold=not debug) as held,
+        told_stages(debug=debug),
+    ):
         code = _run(action, held, debug=debug)
         out.flush()
         if out.error is not None:

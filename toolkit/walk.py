@@ -25,6 +25,7 @@ from toolkit.models import LanguageModel
 from toolkit.noise import said_once
 from toolkit.points import Point
 from toolkit.provenance import dtype_names, versions, weights_hash
+from toolkit.stages import stage
 from toolkit.threads import suited_to
 from toolkit.walk_batches import check_tokens, conditions, fingerprint, text_batches
 from toolkit.walk_duplicates import Duplicates, matrix_hashes
@@ -112,12 +113,14 @@ class Walk:
     def _visit(self, checkpoint: Checkpoint, logger: ModelLogger, record: WalkRecord) -> None:
         start = time.monotonic()
         opened = checkpoint.open(self.dtype)
-        digest = weights_hash(opened.model.named_parameters())
+        with stage(f"{checkpoint.label}: fingerprint"):
+            digest = weights_hash(opened.model.named_parameters())
         if record.hash_of(checkpoint) == digest:
             return
         if record.drop(checkpoint):
             self.restore(record, checkpoint.name)
-        self._measure(logger, checkpoint, opened, digest, record)
+        with stage(f"{checkpoint.label}: measurements"):
+            self._measure(logger, checkpoint, opened, digest, record)
         seconds = time.monotonic() - start
         sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
         sys.stdout.flush()

@@ -1,6 +1,10 @@
 """GGUF files as checkpoints: the same model as in memory, or one line."""
 
+import io
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -12,6 +16,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Pr
 
 from tests.lm.test_tensors import write_split_gguf
 from tests.lm.tiny_models import NUM_ROWS, SPECIAL, TEXTS, tiny_model
+from toolkit.lm._gguf import GgufWeights
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
 from toolkit.lm.families import check_weights, embedding_matrix, language_model_parts
 from toolkit.lm.hidden_states import hidden_states
@@ -166,6 +171,54 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_text("text")
     with pytest.raises(ValueError, match=r"expected a GGUF file .*it does not begin with GGUF"):
         Models([str(tmp_path / "model.gguf")]).checkpoints()[0].open()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_shows_how_far_the_weights_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_llama(tmp_path / "model.gguf", wide_llama(), kind="Q8_0")
+    told: list[tuple[int, int]] = []
+
+    @contextmanager
+    def bar(description: str) -> Iterator[Any]:
+        assert description == "dequantising model.gguf (0.00 GiB)"
+        yield lambda done, whole: told.append((done, whole))
+
+    monkeypatch.setattr("toolkit.lm._loading.counting_bar", bar)
+    Models([str(path)]).checkpoints()[0].open()
+    assert told[-1][0] == told[-1][1] == len(GgufWeights(path).names)
+    monkeypatch.undo()
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    # Else a terminal of no abilities is assumed, or none at all.
+    monkeypatch.setenv("TERM", "xterm")
+    Models([str(path)]).checkpoints()[0].open()
+    assert "dequantising model.gguf" in terminal.getvalue()
+    assert re.search(r"0:00:0\d", terminal.getvalue())
+    assert sys.stderr is terminal
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    Models([str(path)]).checkpoints()[0].open()
+    assert not file.getvalue()
+
+
+def test_stages_tell_their_time_and_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_llama(tmp_path / "model.gguf", wide_llama(), kind="Q8_0")
+    checkpoint = Models([str(path)]).checkpoints()[0]
+    checkpoint.open()
+    assert not caplog.messages
+    with caplog.at_level("DEBUG", logger="toolkit.stages"):
+        checkpoint.open()
+    stages = [re.fullmatch(r"(.*): \d+\.\d s, .*\d GiB.*", line) for line in caplog.messages]
+    names = [f"{path}: {name}" for name in ("header", "weights", "tokenizer")]
+    assert [match and match[1] for match in stages] == names
 
 
 def test_a_part_of_a_split_file_is_no_model(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Load a causal language model from disk: safely, whole, or with one line that says why not."""
 
 import importlib
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
@@ -13,12 +12,14 @@ import torch
 from toolkit.lm._gguf import GgufWeights, gguf_package
 from toolkit.lm._names import WRAPPED
 from toolkit.lm._pickled import open_pickled
+from toolkit.lm._progress import OtherBar, counting_bar
 from toolkit.lm._safetensors import open_safetensors
 from toolkit.lm._stores import Folder
 from toolkit.lm._weight_files import Weights
 from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.pretrained import load_tokenizer
+from toolkit.stages import stage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
 _OTHER_WEIGHTS = (".bin", ".gguf")
 _SHOWN_NAMES = 3
+_GIB = 2**30
 
 
 def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: bool) -> OpenedModel:
@@ -56,7 +58,9 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
             f"checkpoint: expected a whole model in {label}, got an unusable file ({reason})"
         ) from error
     options["use_safetensors"] = None if allow_pickle else True
-    return OpenedModel(_whole_model(folder, dtype, label, **options), folder_tokenizer(folder))
+    with stage(f"{label}: weights"):
+        model = _whole_model(folder, dtype, label, **options)
+    return OpenedModel(model, folder_tokenizer(folder))
 
 
 def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
@@ -71,23 +75,29 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
             that `transformers` cannot load from one, or the ``gguf`` package is missing.
     """
     gguf_package(str(path))
-    weights = GgufWeights(path)
+    with stage(f"{path}: header"):
+        weights = GgufWeights(path)
     if len(weights.paths) > 1:
         raise ValueError(
             f"checkpoint: expected a model in one GGUF file, got {path}, one of "
             f"{len(weights.paths)} parts; join them with llama.cpp's gguf-split --merge"
         )
-    # Its bar has no switch.
-    with redirect_stderr(io.StringIO()):
+    size = path.stat().st_size / _GIB
+    with (
+        stage(f"{path}: weights"),
+        counting_bar(f"dequantising {path.name} ({size:.2f} GiB)") as tell,
+        # The other bar has no switch.
+        redirect_stderr(OtherBar(tell)),
+    ):
         model = _whole_model(path.parent, dtype, str(path), gguf_file=path.name, **_dense())
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
         # Nothing is quantised any more, and what is called so can be neither trained nor saved.
         quantizer.remove_quantization_config(model)
-    tokenizer = (
-        load_tokenizer(str(path.parent), gguf_file=path.name) if weights.vocab_size else None
-    )
-    return OpenedModel(model, tokenizer)
+    if weights.vocab_size is None:
+        return OpenedModel(model, None)
+    with stage(f"{path}: tokenizer"):
+        return OpenedModel(model, load_tokenizer(str(path.parent), gguf_file=path.name))
 
 
 def folder_tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":

@@ -1,0 +1,59 @@
+"""Time and memory of what takes long, told with ``--debug``."""
+
+import importlib
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_LOGGER = logging.getLogger("toolkit.stages")
+_STATUS = Path("/proc/self/statm")
+_GIB = 2**30
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Note how long what is done inside takes, and the memory of the process after it.
+
+    Args:
+        name: What is done.
+    """
+    begun = time.monotonic()
+    yield
+    if _LOGGER.isEnabledFor(logging.DEBUG):
+        _LOGGER.debug("%s: %.1f s, %s", name, time.monotonic() - begun, memory())
+
+
+@contextmanager
+def told_stages(*, debug: bool) -> Iterator[None]:
+    """Write what `stage` notes to standard error.
+
+    Args:
+        debug: Whether to write anything at all.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    level = _LOGGER.level
+    if debug:
+        _LOGGER.addHandler(handler)
+        _LOGGER.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(handler)
+        _LOGGER.setLevel(level)
+
+
+def memory() -> str:
+    """Return the memory that this process takes and has taken at most, for people."""
+    resource: Any = importlib.import_module("resource")
+    # macOS counts bytes, Linux KiB.
+    unit = 1 if sys.platform == "darwin" else 2**10
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _GIB
+    if not _STATUS.exists():
+        return f"at most {most:.2f} GiB of memory"
+    pages = int(_STATUS.read_text().split()[1])
+    return f"{pages * resource.getpagesize() / _GIB:.2f} GiB of memory, {most:.2f} GiB at most"
