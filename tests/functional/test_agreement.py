@@ -54,6 +54,16 @@ def test_matches_scipy(remove: int) -> None:
     assert result.random_std == pytest.approx(float(result.random.std()))
 
 
+@pytest.mark.parametrize("strength", [1e3, 1e4, 1e5])
+def test_similarities_that_float32_cannot_tell_apart(strength: float) -> None:
+    first, second, basis_a, basis_b = (tensor.double() for tensor in two_models())
+    first = first + strength * gaussian(40, 1, seed=6) * basis_a[:, 0]
+    result = pairwise_agreement(first, second, basis_a, basis_b, num_random=20, remove=0)
+    points_a, points_b = ccr(first, 0), ccr(second, 0)
+    inside_a, inside_b = points_a @ basis_a.numpy(), points_b @ basis_b.numpy()
+    assert result.readout == pytest.approx(oracle(inside_a, inside_b), abs=1e-5)
+
+
 def test_random_values_follow_the_law_of_plain_qr_draws() -> None:
     models = two_models(25)
     random = pairwise_agreement(*models, num_random=300).random

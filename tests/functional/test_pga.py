@@ -67,10 +67,8 @@ KINDS = ("gaussian", "decaying", "one outlier direction", "clusters", "row lengt
 def test_rho_matches_scipy(kind: str, dim: int, k: int, remove: int) -> None:
     hidden, basis = shaped(kind, 60, dim), basis_of(dim, k)
     result = subspace_pga(hidden, basis, num_null=2, remove=remove)
-    # With the outlier left in, similarities are 1 and -1 up to float32's rounding.
-    tolerance = 2e-4 if remove == 0 and kind == "one outlier direction" else 2e-5
     expected = oracle_rho(ccr(hidden, remove), basis)
-    assert float(result.rho) == pytest.approx(expected, abs=tolerance)
+    assert float(result.rho) == pytest.approx(expected, abs=2e-5)
     assert result.num_points == result.num_distinct == 60
     assert result.num_dropped == 0
 
@@ -112,6 +110,34 @@ def test_each_null_value_is_the_rho_of_a_haar_basis(dim: int, k: int) -> None:
     expected = [oracle_rho(residual, basis) for basis in null_bases(residual, k, 6, 7)]
     # One swap of neighbours among 435 pairs moves rho by up to 6e-5.
     np.testing.assert_allclose(result.null.numpy(), expected, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("strength", [1e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize(("dim", "k"), [(16, 5), (90, 8)], ids=["d < N", "d > N"])
+def test_similarities_that_float32_cannot_tell_apart(
+    dim: int, k: int, strength: float, inside: bool, exact: bool
+) -> None:
+    """One direction left in makes all of them 1 or -1; rho was off by .001 to .1."""
+    basis = basis_of(dim, k)
+    direction = basis[:, 0] if inside else torch.eye(dim)[2]
+    hidden = gaussian(60, dim).double() + strength * gaussian(60, 1, seed=4) * direction
+    result = subspace_pga(hidden, basis, num_null=3, remove=0, generator=generator(7), exact=exact)
+    residual = ccr(hidden, 0)
+    assert float(result.rho) == pytest.approx(oracle_rho(residual, basis), abs=2e-6)
+    expected = [oracle_rho(residual, basis) for basis in null_bases(residual, k, 3, 7)]
+    np.testing.assert_allclose(result.null.numpy(), expected, rtol=0, atol=2e-6)
+
+
+def test_one_direction_inside_alone_has_no_rho() -> None:
+    """The subspace sees a line, up to what float32 makes of it."""
+    hidden = torch.cat([gaussian(40, 1), torch.zeros(40, 2), gaussian(40, 5, seed=2)], 1)
+    turn = torch.linalg.qr(gaussian(3, 3, seed=3).double()).Q
+    basis = torch.eye(8, dtype=torch.float64)[:, :3] @ turn
+    result = subspace_pga(hidden, basis, num_null=3, remove=0)
+    assert math.isnan(result.rho)
+    assert result.reason == "all pairs are equally far apart, or on one line"
 
 
 @pytest.mark.parametrize(("dim", "k"), [(12, 3), (50, 3)], ids=["d < N", "d > N"])

@@ -1,6 +1,8 @@
 """Points whose pairs are ranked in full space once, and fast rank correlations with these."""
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -10,8 +12,11 @@ from torch import Tensor
 from toolkit.functional._pairs import (
     ROUNDING,
     Points,
+    View,
+    blurred,
     informative,
     pair_index,
+    pair_ranks,
     scaled_cosines,
     similarity_keys,
     steps,
@@ -45,12 +50,14 @@ class Buffers(NamedTuple):
     partners: Tensor
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Geometry:
     """Pairs of points, ranked by their similarity in full space.
 
     Attributes:
         coordinates: Unit rows of the distinct points in an orthonormal basis, float32 of shape
             (n, min(n, d)); lower triangular where n <= d.
+        units: The unit rows themselves, float64 of shape (n, d).
         pairs: `pair_index` of the points, in ascending order of similarity.
         positions: Centred ranks of as many different values, in ascending order.
         ranks: Centred average ranks of ``pairs``; None where these are ``positions``.
@@ -59,11 +66,21 @@ class Geometry(NamedTuple):
     """
 
     coordinates: Tensor
+    units: Tensor
     pairs: Tensor
     positions: Tensor
     ranks: Tensor | None
     variance: float
     buffers: Buffers
+
+    @cached_property
+    def fine_coordinates(self) -> Tensor:
+        """``coordinates`` in float64, for similarities that float32 cannot tell apart."""
+        if self.coordinates.shape[1] == self.units.shape[1]:
+            return self.units
+        triangle: Tensor = torch.linalg.qr(self.units.mT, mode="r").R.mT
+        # The signs of the Cholesky factor, whose digits these are.
+        return triangle * torch.where(triangle.diagonal() < 0, -1.0, 1.0)
 
 
 class Readout(NamedTuple):
@@ -91,7 +108,7 @@ def ranked_geometry(points: Points) -> Geometry | None:
     coordinates = _coordinates(points.units, cosines.div_(steps(cosines.dtype)))
     ties = ranks if len(tied) else None
     buffers = _buffers(len(points.units), len(pairs), pairs.device)
-    return Geometry(coordinates, pairs[order], positions, ties, variance, buffers)
+    return Geometry(coordinates, points.units, pairs[order], positions, ties, variance, buffers)
 
 
 def _buffers(num_points: int, num_pairs: int, device: torch.device) -> Buffers:
@@ -103,26 +120,29 @@ def _buffers(num_points: int, num_pairs: int, device: torch.device) -> Buffers:
 
 
 def project(
-    geometry: Geometry, gaussian: Float32[Tensor, "d k"], whitening: Float32[Tensor, "k k"]
-) -> Float32[Tensor, "n k"]:
+    geometry: Geometry,
+    gaussian: Float32[Tensor, "d k"],
+    whitening: Float32[Tensor, "k k"],
+    dtype: torch.dtype,
+) -> Float[Tensor, "n k"]:
     """Coordinates of the points in a random subspace.
 
     Uniform subspaces look the same in every orthonormal basis, so that of ``coordinates`` may
     count as the first vectors of the basis in which the subspace was drawn.
     """
-    coordinates = geometry.coordinates
-    num_points, width = coordinates.shape
+    num_points, width = geometry.coordinates.shape
+    if dtype == torch.float64:
+        return geometry.fine_coordinates @ gaussian[:width].double() @ whitening.double()
     if num_points > width:
-        return coordinates @ gaussian @ whitening
-    return lower_product(coordinates, gaussian[:width]) @ whitening
+        return geometry.coordinates @ gaussian @ whitening
+    return lower_product(geometry.coordinates, gaussian[:width]) @ whitening
 
 
-def rank_correlation(
-    geometry: Geometry, projected: Float32[Tensor, "n k"], *, exact: bool = True
-) -> float:
-    """Spearman correlation of the pairs' similarities, full space against ``projected``."""
-    cosines = scaled_cosines(projected, out=geometry.buffers.cosines)
-    covariance, variance = (_sorted if exact else _bucketed)(geometry, cosines)
+def rank_correlation(geometry: Geometry, view: View, *, exact: bool = True) -> float:
+    """Spearman correlation of the pairs' similarities, full space against ``view``."""
+    cosines = scaled_cosines(view(torch.float32), out=geometry.buffers.cosines)
+    found = (_sorted if exact else _bucketed)(geometry, cosines)
+    covariance, variance = _in_float64(geometry, view) if found is None else found
     if variance <= ROUNDING * len(geometry.pairs) ** 3 or not geometry.variance:
         return math.nan
     return covariance / math.sqrt(variance * geometry.variance)
@@ -136,13 +156,17 @@ def compare_readout(
     if geometry is None:
         reason = f"{num_points} points have a direction left, 3 are needed"
         return Readout(math.nan, math.nan, num_points, num_distinct, reason)
-    projected = points.units.float() @ basis.float()
+
+    def project_on_basis(dtype: torch.dtype) -> Tensor:
+        return points.units.to(dtype) @ basis.to(dtype)
+
+    projected = project_on_basis(torch.float32)
     share = float(projected.double().square().sum(1) @ points.weights / points.weights.sum())
     rho, reason = math.nan, ""
     if share < MIN_VARIANCE_SHARE:
         reason = "no variance inside the subspace"
     else:
-        rho = rank_correlation(geometry, projected, exact=exact)
+        rho = rank_correlation(geometry, project_on_basis, exact=exact)
         if math.isnan(rho):
             reason = "all pairs are equally far apart, or on one line"
     if basis.shape[0] == basis.shape[1]:
@@ -150,10 +174,19 @@ def compare_readout(
     return Readout(rho, share, num_points, num_distinct, reason)
 
 
-def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float]:
+def _in_float64(geometry: Geometry, view: View) -> tuple[float, float]:
     """Products of the centred ranks with those in full space, and with themselves."""
+    partners = geometry.positions if geometry.ranks is None else geometry.ranks
+    ranks = pair_ranks(view(torch.float64), geometry.pairs)
+    return float(torch.dot(ranks, partners)), float(torch.dot(ranks, ranks))
+
+
+def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float] | None:
+    """The same from float32 similarities; None where these are too coarse."""
     positions, buffers = geometry.positions, geometry.buffers
     keys = similarity_keys(cosines, geometry.pairs, out=(buffers.values, buffers.keys))
+    if blurred(keys):
+        return None
     ordered, order = torch.sort(keys, out=(buffers.ordered, buffers.order))
     # Pairs are numbered in full-space order: without ties the number is the rank there.
     if geometry.ranks is None:
@@ -167,10 +200,12 @@ def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float,
     return float(covariance), untied + float(torch.dot(shift, shared + positions[tied]))
 
 
-def _bucketed(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float]:
+def _bucketed(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float] | None:
     """The same, taking similarities for tied that fall into one bucket."""
     partners = geometry.positions if geometry.ranks is None else geometry.ranks
     values = cosines.view(-1).index_select(0, geometry.pairs)
+    if blurred(values.to(torch.int32)):
+        return None
     low, high = torch.aminmax(values)
     buckets_per_step = (NUM_BUCKETS - 1) / (high - low).clamp_min(1)
     bucket = values.sub_(low).mul_(buckets_per_step).long()

@@ -1,7 +1,8 @@
 """Cosine similarities of all pairs of points, and their ranks: what PGA and agreement share."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Float64, Int, Int64
@@ -15,6 +16,15 @@ from toolkit.functional.correlation import centered_ranks
 MIN_SHARE = 1e-10
 # Float64 similarities closer than this are equal in exact arithmetic.
 ROUNDING = 1e-12
+# Steps by which a float32 similarity near 1 may be off.
+FLOAT32_STEPS = 64.0
+# Share of all ranks, squared, by which float32 may shift similarities.
+MAX_BLUR = 1e-10
+NUM_SAMPLED, NUM_QUANTILES = 4096, 256
+
+
+# The points inside a subspace, in the precision that is asked for.
+View: TypeAlias = Callable[[torch.dtype], Tensor]
 
 
 class Points(NamedTuple):
@@ -123,12 +133,31 @@ def informative(keys: Int64[Tensor, " pairs"]) -> bool:
     return min(int(high - low), one - int(keys.abs().min())) > ROUNDING * one
 
 
+def blurred(keys: Int[Tensor, " pairs"]) -> bool:
+    """Whether float32 similarities lie so close that their rounding decides about their ranks.
+
+    Between two quantiles a value is moved past as many others as its error has room for.
+    """
+    sample = torch.unique(keys[:: max(len(keys) // NUM_SAMPLED, 1)])
+    last = len(sample) - 1
+    num_gaps = min(NUM_QUANTILES, last)
+    if num_gaps < 1:
+        return False
+    index = torch.arange(num_gaps + 1, device=keys.device) * last // num_gaps
+    shifts = FLOAT32_STEPS / (num_gaps * sample[index].diff().double())
+    return float(shifts.square().mean()) > MAX_BLUR
+
+
+def subspace_ranks(project: View, pairs: Int64[Tensor, " pairs"]) -> Float64[Tensor, " pairs"]:
+    """`pair_ranks` from float32 products, or float64 ones where these are too coarse."""
+    keys = similarity_keys(scaled_cosines(project(torch.float32)), pairs)
+    return pair_ranks(project(torch.float64), pairs) if blurred(keys) else centered_ranks(keys)
+
+
 def pair_ranks(
-    rows: Float[Tensor, "n k"], pairs: Int64[Tensor, " pairs"]
+    rows: Float64[Tensor, "n k"], pairs: Int64[Tensor, " pairs"]
 ) -> Float64[Tensor, " pairs"]:
-    """Centred average ranks of the pairs' similarities; 0 for float64 ones that say nothing."""
+    """Centred average ranks of the pairs' similarities; 0 where these say nothing."""
     keys = similarity_keys(scaled_cosines(rows), pairs)
     ranks = centered_ranks(keys)
-    if rows.dtype == torch.float64 and not informative(keys):
-        return torch.zeros_like(ranks)
-    return ranks
+    return ranks if informative(keys) else torch.zeros_like(ranks)

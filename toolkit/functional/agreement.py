@@ -1,19 +1,22 @@
 """Do two models place the same texts alike: in full space, where they read out, or anywhere?"""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float32
+from jaxtyping import Float
 from torch import Tensor
 
 from toolkit.functional._checks import finite_float, integer_at_least, source_of_draws
 from toolkit.functional._pairs import (
+    View,
     distinct_points,
     first_twins,
     has_direction,
     pair_index,
     pair_ranks,
     require_points,
+    subspace_ranks,
 )
 from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import balanced
@@ -137,8 +140,8 @@ def _agreement(
         dtype=torch.float64,
     )
     return PairwiseAgreement(
-        full=_correlation(models, [model.units for model in models]),
-        readout=_correlation(models, [model.units.float() @ model.basis for model in models]),
+        full=float(pearson(*(pair_ranks(model.units, model.pairs) for model in models))),
+        readout=_correlation(models, [partial(_inside, model) for model in models]),
         random_mean=float(sample.mean()),
         random_std=float(sample.std()),
         random=sample,
@@ -147,16 +150,26 @@ def _agreement(
     )
 
 
-def _at_random(model: _Model, generator: torch.Generator) -> Float32[Tensor, "n k"]:
+def _inside(model: _Model, dtype: torch.dtype) -> Float[Tensor, "n k"]:
+    """The texts inside the readout subspace."""
+    return model.units.to(dtype) @ model.basis.to(dtype)
+
+
+def _at_random(model: _Model, generator: torch.Generator) -> View:
     """The texts inside a random subspace."""
     dim, k = model.basis.shape
-    gaussian, whitening = gaussian_frame(dim, k, generator)
-    return model.units.float() @ gaussian.to(model.basis) @ whitening.to(model.basis)
+    frame = gaussian_frame(dim, k, generator)
+
+    def inside(dtype: torch.dtype) -> Tensor:
+        gaussian, whitening = (factor.to(model.basis.device, dtype) for factor in frame)
+        return model.units.to(dtype) @ gaussian @ whitening
+
+    return inside
 
 
-def _correlation(models: list[_Model], rows: list[Tensor]) -> float:
-    """Spearman correlation of the similarities of the models' ``rows``; NaN for constant ones."""
+def _correlation(models: list[_Model], views: list[View]) -> float:
+    """Spearman correlation of the similarities in the models' ``views``; NaN for constant ones."""
     first, second = (
-        pair_ranks(projected, model.pairs) for model, projected in zip(models, rows, strict=True)
+        subspace_ranks(view, model.pairs) for model, view in zip(models, views, strict=True)
     )
     return float(pearson(first, second))

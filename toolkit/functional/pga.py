@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -90,9 +91,10 @@ def subspace_pga(
     and readout share: read it beside ``variance_share``.
 
     Similarities are float64 in full space and float32 in the subspaces, which moves rho by about
-    1e-8, and by 1e-5 where one direction left in makes nearly all of them 1 or -1. A point without
-    any part in a subspace has similarity 0 there. Time grows as num_null (N min(N, d) k + N^2 k +
-    N^2 log N), memory as N^2 + N d for any ``num_null``.
+    1e-7. Where one direction left in makes nearly all of them 1 or -1, so that float32 could not
+    tell them apart, they are float64 there, too. A point without any part in a subspace has
+    similarity 0 there. Time grows as num_null (N min(N, d) k + N^2 k + N^2 log N), memory as
+    N^2 + N d for any ``num_null``.
 
     Args:
         hidden: Hidden states of shape (N, d), or (L, N, d) for L layers; N >= 3.
@@ -157,7 +159,8 @@ def _layer_scores(
             if geometry is None:
                 null.append(math.nan)
             else:
-                null.append(rank_correlation(geometry, project(geometry, *frame), exact=exact))
+                view = partial(project, geometry, *frame)
+                null.append(rank_correlation(geometry, view, exact=exact))
     readouts = [
         compare_readout(points, geometry, basis, exact=exact)
         for points, geometry in zip(clouds, geometries, strict=True)
