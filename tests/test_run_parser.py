@@ -195,6 +195,14 @@ def test_one_of_several_by_its_number(parsed: Any, refused: Any) -> None:
             ),
         ),
         (
+            ["fit", "--trainer.callbacks=SubspacePCA"],
+            "trainer.callbacks: no class named SubspacePCA; did you mean SubspacePGA?",
+        ),
+        (
+            ["fit", "--model=Superposition"],
+            "model: no class named Superposition; did you mean SuperpositionAutoencoder?",
+        ),
+        (
             ["fit", "--trainer.max_step=5"],
             "unrecognized arguments: --trainer.max_step=5; did you mean --trainer.max_steps?",
         ),
@@ -267,6 +275,15 @@ class NamedModel(TinyModel):
     def __init__(self, name: str, tags: list[str] | None = None) -> None:
         super().__init__()
         self.save_hyperparameters()
+
+
+def test_entries_of_a_nested_mapping_stand_side_by_side(parsed: Any) -> None:
+    nested = ["--model.config.rope.factor=3", "--model.config.rope.kind=x", "--model.config.n=1e3"]
+    config, _ = parsed("fit", POCKET, *nested)
+    given = config["model"]["init_args"]["config"]
+    assert given["rope"] == {"factor": 3, "kind": "x"}
+    assert given["n"] == 1000.0
+    assert given["model_type"] == "gpt_neox"
 
 
 TEXTS = ["1e5", "7e10", "2e3", "1e400", "0x10", "1_000", "no", "12:30"]

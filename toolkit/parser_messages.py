@@ -1,8 +1,23 @@
 """The one useful sentence in the nested messages of jsonargparse."""
 
 import re
+import sys
 from typing import NamedTuple
 
+from toolkit.one_line_parser import did_you_mean
+
+_OWN_CLASS = "; give a full class_path for a class of your own"
+# Where the classes of an option are that go by their short names.
+_MODULES = {
+    "callbacks": ("callbacks",),
+    "model": ("toolkit.models",),
+    "data": ("toolkit.data",),
+    "series": (
+        "toolkit.lm.checkpoints",
+        "toolkit.lm.hub_revisions",
+        "toolkit.lm.lightning_checkpoints",
+    ),
+}
 _KEY = re.compile(r'Parser key "([^"]+)":\s*')
 _CLASS = re.compile(r"Problem with given class_path '([^']+)':")
 _OPTION = re.compile(
@@ -84,7 +99,16 @@ def _unknown_class(alternatives: list[_Leaf]) -> str | None:
     unknown = _UNKNOWN_CLASS.fullmatch(texts.pop()) if len(texts) == 1 else None
     if unknown is None or not unknown[1].isidentifier():
         return None
-    return f"no class named {unknown[1]}; give a full class_path for a class of your own"
+    hint = did_you_mean(unknown[1], _short_names(alternatives[0].keys))
+    return f"no class named {unknown[1]}{hint or _OWN_CLASS}"
+
+
+def _short_names(keys: tuple[str, ...]) -> list[str]:
+    """The names of the toolkit's own classes that an option takes, as far as they are imported."""
+    options = set(".".join(keys).split("."))
+    modules = [name for option in options for name in _MODULES.get(option, ())]
+    contents = [vars(sys.modules[name]) for name in modules if name in sys.modules]
+    return [name for content in contents for name in content if name[:1].isupper()]
 
 
 def _expectation(alternatives: list[_Leaf], lines: list[str]) -> str:

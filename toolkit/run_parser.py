@@ -200,6 +200,10 @@ class _Watched(argparse.Action):
             self._set_member(parser, config, values, key)
         elif key and _is_class(target):
             self._set(parser, config, values, key)
+        elif "." in key and isinstance(target, dict):
+            # jsonargparse would drop what stands beside the entry.
+            content: Any = _with_entry(target, key, values)
+            self._action(parser, config, content, self.option_strings[0])
         else:
             self._action(parser, config, values, option_string)
         if getattr(parser, "command", None) is not None:
@@ -270,6 +274,15 @@ def _chosen(members: Sequence[Namespace], key: str, dest: str) -> tuple[int, str
             f"{dest}.{name}: expected a number from 1 to {len(positions)}, got {number}"
         )
     return positions[int(number) - 1], behind
+
+
+def _with_entry(content: dict[str, Any], key: str, text: str) -> dict[str, Any]:
+    """A copy of nested mappings with one entry more, or another value of it."""
+    name, _, behind = key.partition(".")
+    inner = content.get(name)
+    if not behind:
+        return {**content, name: yaml_text.load(text)}
+    return {**content, name: _with_entry(inner if isinstance(inner, dict) else {}, behind, text)}
 
 
 def _is_class(value: Any) -> bool:  # noqa: ANN401

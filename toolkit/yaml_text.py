@@ -7,7 +7,8 @@ from jsonargparse import get_loader, set_dumper, set_loader
 
 YAMLError: type[Exception] = yaml.YAMLError
 _MAX_DEPTH = 50
-_MAX_VALUES = 20_000
+# jsonargparse takes some milliseconds for each.
+_MAX_VALUES = 5_000
 _NULLS = ("null", "Null", "NULL", "~", "")
 _MERGE = "<<"
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -61,7 +62,7 @@ def load(text: str) -> Any:  # noqa: ANN401
 
     Raises:
         ValueError: If a mapping has a key twice, a list or mapping contains itself, or the text
-            has more than 50 levels or 20,000 values, aliases counted as what they stand for.
+            has more than 50 levels or 5,000 values, aliases counted as what they stand for.
         yaml.YAMLError: If the text is no YAML.
     """
     _check(text)
