@@ -29,6 +29,8 @@ from toolkit.points import Point, num_nonfinite
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# A line goes through them whatever they are: no error, no R2.
+_TWO_POINTS = "two points"
 _NO_FIT = PowerLaw(math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 
@@ -37,11 +39,12 @@ class ScalingLaw(MeasurementCallback):
 
     Tags are ``scaling/loss/m_<width>``, summed over features, and ``scaling/loss_mean/m_<width>``,
     NaN where ``scaling/num_nonfinite/m_<width>`` counts weights or losses that are not finite;
-    ``scaling/alpha_m``, ``scaling/alpha_m_stderr``, ``scaling/r2`` and the widths that entered
-    them, ``scaling/window_min`` to ``scaling/window_max``; ``scaling/local_slope/m_<width>_m_<next
-    width>``; ``scaling/alpha_m_weak``, what weak superposition predicts for these widths at this
-    number of features (arXiv 2505.10465). A loss need not be a clean power law: read alpha_m
-    beside its window and local slopes. The figure shows loss against width and both predictions.
+    ``scaling/alpha_m``, ``scaling/alpha_m_stderr``, ``scaling/r2`` (a slope through two points has
+    neither) and the widths that entered them, ``scaling/window_min`` to ``scaling/window_max``;
+    ``scaling/local_slope/m_<width>_m_<next width>``; ``scaling/alpha_m_weak``, what weak
+    superposition predicts for these widths at this number of features (arXiv 2505.10465). A loss
+    need not be a clean power law: read alpha_m beside its window and local slopes. The figure
+    shows loss against width and both predictions.
 
     Args:
         schedule: When to measure, see `MeasurementCallback`.
@@ -109,10 +112,12 @@ class ScalingLaw(MeasurementCallback):
         names = ("alpha_m", "alpha_m_stderr", "window_min", "window_max", "r2")
         if math.isnan(self.latest.get(self.tag("alpha_m"), math.nan)):
             return []
-        alpha, error, low, high, r2 = (self.latest[self.tag(name)] for name in names)
-        return [
-            f"alpha_m = {alpha:.3f} ± {error:.3f} for m = {low:.0f} to {high:.0f} (R2 {r2:.3f})"
-        ]
+        numbers = (self.latest.get(self.tag(name), math.nan) for name in names)
+        alpha, error, low, high, r2 = numbers
+        window = f"for m = {low:.0f} to {high:.0f}"
+        if math.isnan(error):
+            return [f"alpha_m = {alpha:.3f} {window} ({_TWO_POINTS})"]
+        return [f"alpha_m = {alpha:.3f} ± {error:.3f} {window} (R2 {r2:.3f})"]
 
 
 def _data(trainer: L.Trainer) -> SparseFeatures:
@@ -145,13 +150,17 @@ def _law(losses: Mapping[int, float], probabilities: Tensor) -> list[Point]:
     weak = _fit(x, weak_superposition_loss(probabilities, widths))
     numbers = {
         "alpha_m": fit.exponent,
-        "alpha_m_stderr": fit.stderr,
-        "r2": fit.r2,
         "window_min": window[0],
         "window_max": window[-1],
         "alpha_m_weak": weak.exponent,
     }
     points = [Point(name, "", value, fit.num_used) for name, value in numbers.items()]
+    if len(widths) > 2:
+        reason = _TWO_POINTS if fit.num_used == 2 else ""
+        points += [
+            Point(name, "", value, fit.num_used, reason=reason)
+            for name, value in (("alpha_m_stderr", fit.stderr), ("r2", fit.r2))
+        ]
     slopes = zip(pairwise(widths), local_slopes(x, y).tolist(), strict=True)
     return points + [
         Point("local_slope", f"{width_name(low)}_{width_name(high)}", slope, 2)
@@ -174,7 +183,9 @@ def _lines(losses: Mapping[int, float], data: SparseFeatures) -> dict[str, dict[
         }
         for label, slope in slopes.items():
             guide = slope_guide(x, y, slope).tolist()
-            lines[f"{label}: slope {-slope:.2f}"] = dict(zip(map(int, x), guide, strict=True))
+            marked = f", {_TWO_POINTS}" if label == "fit" and len(x) == 2 else ""
+            name = f"{label}: slope {-slope:.2f}{marked}"
+            lines[name] = dict(zip(map(int, x), guide, strict=True))
     return lines
 
 

@@ -85,8 +85,35 @@ def test_a_single_width_has_a_loss_and_no_law() -> None:
 
 def test_two_widths_have_no_standard_error() -> None:
     values = measured(SuperpositionAutoencoder(NUM_FEATURES, [2, 5]), toy_data())
-    assert math.isfinite(values["scaling/alpha_m"])
-    assert math.isnan(values["scaling/alpha_m_stderr"])
+    losses = [values[f"scaling/loss/m_{m:04d}"] for m in (2, 5)]
+    slope = math.log(losses[0] / losses[1]) / math.log(5 / 2)
+    assert values["scaling/alpha_m"] == pytest.approx(slope)
+    assert not {"scaling/alpha_m_stderr", "scaling/r2"} & set(values)
+
+
+def test_two_points_are_marked() -> None:
+    model, data = SuperpositionAutoencoder(NUM_FEATURES, [2, 5]), toy_data()
+    law = ScalingLaw(schedule=[1])
+    trainer = toy_trainer(law, max_steps=1)
+    trainer.fit(model, data)
+    alpha = law.latest["scaling/alpha_m"]
+    assert law.headline_lines() == [f"alpha_m = {alpha:.3f} for m = 2 to 5 (two points)"]
+    (axes,) = law.figures(Moment(trainer, model, 1, {}), law.latest)["loss_against_width"].axes
+    labels = [str(line.get_label()) for line in axes.get_lines()]
+    assert f"fit: slope {-alpha:.2f}, two points" in labels
+
+
+def test_two_usable_losses_of_three_say_why_they_have_no_error() -> None:
+    model = toy_model()
+    trainer = toy_trainer()
+    trainer.datamodule = toy_data()  # type: ignore[attr-defined]
+    with torch.no_grad():
+        model.weights[1][0] = math.inf
+        points = {p.quantity: p for p in ScalingLaw().measure(Moment(trainer, model, 0, {}))}
+    assert (points["alpha_m"].num_points, points["alpha_m"].reason) == (2, "")
+    for name in ("alpha_m_stderr", "r2"):
+        assert math.isnan(points[name].value)
+        assert points[name].reason == "two points"
 
 
 @pytest.mark.parametrize("bad", [[1], [0, 1], [0, 1, 2]], ids=["one", "two", "all"])

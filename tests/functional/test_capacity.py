@@ -168,6 +168,17 @@ def test_equal_deviations_have_no_r2() -> None:
     assert fit.mape == pytest.approx(0, abs=1e-7)
 
 
+def test_as_many_points_as_constants_have_no_r2() -> None:
+    num_vectors, dims = torch.tensor([200, 900, 4000, 2500]), torch.tensor([16, 32, 64, 48])
+    pairs = zip(dims.tolist(), num_vectors.tolist(), strict=True)
+    epsilons = torch.tensor([deviation_for(d, k) for d, k in pairs], dtype=torch.float64)
+    fit = fit_packing_law(num_vectors, dims, epsilons, law="full")
+    assert math.isnan(fit.r2)
+    assert fit.mape == pytest.approx(0, abs=1e-6)
+    more = fit_packing_law(num_vectors, dims, epsilons, law="ratio")
+    assert math.isfinite(more.r2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_is_lifted_and_left_alone(dtype: torch.dtype) -> None:
     num_vectors, dims, epsilons = columns(optimised_packing())

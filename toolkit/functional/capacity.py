@@ -50,7 +50,8 @@ class PackingLaw(NamedTuple):
 
     Attributes:
         constants: Constants by name, as `log10_capacity` and `deviation_for` take them.
-        r2: Share of the variance of epsilon explained; NaN if all epsilons are equal.
+        r2: Share of the variance of epsilon explained; NaN if all epsilons are equal, and for no
+            more points than constants, which meet the law anyway.
         mape: Mean absolute error relative to epsilon, as a fraction.
         nrmse: Root mean squared error relative to the range of epsilon; NaN without a range.
         num_points: Number of points used.
@@ -259,9 +260,10 @@ def _quality(
     residual = predicted - observed
     spread = float(np.ptp(observed))
     variance = float(np.sum((observed - observed.mean()) ** 2))
+    is_tested = len(observed) > len(constants)
     return PackingLaw(
         constants,
-        r2=1 - float(residual @ residual) / variance if spread else math.nan,
+        r2=1 - float(residual @ residual) / variance if spread and is_tested else math.nan,
         mape=float(np.mean(np.abs(residual) / observed)),
         nrmse=math.sqrt(float(np.mean(residual**2))) / spread if spread else math.nan,
         num_points=len(observed),

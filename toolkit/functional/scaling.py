@@ -17,7 +17,8 @@ class PowerLaw(NamedTuple):
         exponent: Minus the slope in log-log coordinates.
         stderr: Standard error of the exponent; NaN for two points.
         prefactor: Value at x = 1.
-        r2: Share of the variance of log y explained; NaN if all y are equal.
+        r2: Share of the variance of log y explained; NaN for two points, through which a line
+            always goes, and if all y are equal.
         num_used: Number of points used.
         num_dropped: Number of points left out because x or y was non-finite or not positive.
     """
@@ -92,11 +93,12 @@ def _line(log_x: Float64[Tensor, " n"], log_y: Float64[Tensor, " n"], num_droppe
     slope = (centered_x @ centered_y) / spread
     residual = (centered_y - slope * centered_x).square().sum()
     variance = centered_y.square().sum()
+    is_flat = bool((log_y == log_y[0]).all())
     return PowerLaw(
         exponent=float(-slope),
         stderr=float((residual / (num - 2) / spread).sqrt()) if num > 2 else math.nan,
         prefactor=float((log_y.mean() - slope * log_x.mean()).exp()),
-        r2=float(1 - residual / variance) if not bool((log_y == log_y[0]).all()) else math.nan,
+        r2=float(1 - residual / variance) if num > 2 and not is_flat else math.nan,
         num_used=num,
         num_dropped=num_dropped,
     )
