@@ -263,6 +263,15 @@ def test_a_damaged_file_is_named_in_one_line(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+def test_a_flipped_bit_is_found_by_the_checksums(tmp_path: Path) -> None:
+    torch.save(torch.eye(9), tmp_path / "eye.pt")
+    content = bytearray((tmp_path / "eye.pt").read_bytes())
+    content[content.index(torch.eye(9).numpy().tobytes())] ^= 1
+    (tmp_path / "eye.pt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^embeddings: .*eye.pt, which is damaged: Bad CRC-32"):
+        main(["--embeddings", str(tmp_path / "eye.pt")])
+
+
 def test_a_fit_that_no_law_can_take_is_refused(tmp_path: Path) -> None:
     one = tmp_path / "one.csv"
     one.write_text("k,d,max_abs_cosine\n100,8,0.7\n")

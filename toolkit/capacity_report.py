@@ -18,6 +18,7 @@ from toolkit.capacity_laws import Answer, CapacityLaw
 from toolkit.figures import measured_against_fitted
 from toolkit.functional.capacity import PackingLaw, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
+from toolkit.lm._zip_checksums import check_file
 from toolkit.reference import PackingPoint
 from toolkit.text_table import aligned
 
@@ -79,6 +80,8 @@ def read_matrix(path: Path) -> Tensor:
     """
     if path.suffix not in {".npy", ".pt"}:
         raise ValueError(f"embeddings: expected a .npy or .pt file, got {path}")
+    if path.suffix == ".pt" and path.is_file():
+        check_file(path, argument="embeddings")
     try:
         if path.suffix == ".npy":
             matrix = torch.from_numpy(np.load(path, allow_pickle=False))

@@ -26,6 +26,7 @@ from tests.adversarial.weight_files import (  # noqa: E402
     READ,
     WRITTEN,
     Sample,
+    configuration,
     damaged,
     damages,
     gguf_file,
@@ -34,6 +35,7 @@ from tests.adversarial.weight_files import (  # noqa: E402
     replaced,
     safetensors_file,
     shard_index,
+    tokenizer,
     with_pickle,
     zip_checkpoint,
 )
@@ -53,6 +55,8 @@ KINDS: dict[str, Callable[[Path], Sample]] = {
     "gguf": gguf_file,
     "zip": zip_checkpoint,
     "index": shard_index,
+    "config": configuration,
+    "tokenizer": tokenizer,
 }
 MATRICES: tuple[Matrix, ...] = ("input", "output")
 
@@ -78,6 +82,8 @@ def check(sample: Sample, content: bytes) -> None:
     for matrix in MATRICES:
         found = reading(sample.source, matrix)
         if isinstance(found, EmbeddingTensor):
+            assert type(found.vocab_size) in {int, type(None)}, found.vocab_size
+            assert found.tied in {True, False, None}
             assert is_right(sample, found), (found.name, found.tensor)
             continue
         message = str(found)

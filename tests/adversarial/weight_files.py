@@ -86,6 +86,28 @@ def shard_index(folder: Path) -> Sample:
     return Sample(folder, file, file.read_bytes(), file.stat().st_size)
 
 
+def configuration(folder: Path) -> Sample:
+    """What tells of a tie, beside a model's weights."""
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "text_config": {}}
+    return _beside_weights(folder, "config.json", {**config, "tie_word_embeddings": False})
+
+
+def tokenizer(folder: Path) -> Sample:
+    """What tells how many rows count, beside a model's weights."""
+    content = {
+        "model": {"vocab": {"a": 0, "b": 1}},
+        "added_tokens": [{"id": 2, "content": "<end>"}],
+    }
+    return _beside_weights(folder, "tokenizer.json", content)
+
+
+def _beside_weights(folder: Path, name: str, content: dict[str, Any]) -> Sample:
+    save_file(matrices(), folder / "model.safetensors")
+    file = folder / name
+    file.write_text(json.dumps(content))
+    return Sample(folder, file, file.read_bytes(), file.stat().st_size)
+
+
 def with_pickle(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
     """The zip file with another pickle in it, all checksums right."""
     target = BytesIO()

@@ -588,6 +588,10 @@ def test_vocabulary_of_the_tokenizer(fast: bool, tmp_path: Path) -> None:
     assert read_embedding(tmp_path).vocab_size == len(tokenizer) == len(VOCABULARY) + 1
 
 
+def _vocabulary(index: str) -> str:
+    return f'{{"model": {{"vocab": {{"a": 7, "b": {index}}}}}}}'
+
+
 def test_vocabularies_of_other_forms(tmp_path: Path) -> None:
     tiny_model("gpt2").save_pretrained(tmp_path)
     unigram = {
@@ -596,9 +600,10 @@ def test_vocabularies_of_other_forms(tmp_path: Path) -> None:
     }
     (tmp_path / "tokenizer.json").write_text(json.dumps(unigram))
     assert read_embedding(tmp_path).vocab_size == 8
-    (tmp_path / "tokenizer.json").write_text('{"model": {}}')
-    with pytest.raises(ValueError, match=r"a tokenizer with token ids in .*tokenizer\.json"):
-        read_embedding(tmp_path)
+    for content in ('{"model": {}}', *(_vocabulary(index) for index in ("-1", "1.5", "true"))):
+        (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(ValueError, match=r"a tokenizer with token ids in .*tokenizer\.json"):
+            read_embedding(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1}')
     config = {"added_tokens_decoder": {"4": {"content": "<end>"}}}

@@ -50,6 +50,8 @@ def vocabulary_size(store: Store) -> int | None:
     try:
         listed = _names_of_tokenizer if file == "tokenizer.json" else _names_of_parts
         names = listed(content, store)
+        if not all(type(index) is int and index >= 0 for index in names):
+            raise ValueError("an id is no number from 0 on")  # noqa: TRY301
         # Tokens that no file gives an id get the next ones.
         return reached_rows(names) + len(set(_added(store)) - set(names.values()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
