@@ -204,6 +204,19 @@ def test_smallest_number_counts(dtype: torch.dtype) -> None:
     assert cosine_moments(weight).mean == pytest.approx(0.8, abs=1e-15)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("num_tokens", [2, 3, 128, 1000])
+def test_means_exist_where_sums_do_not(num_tokens: int, dtype: torch.dtype) -> None:
+    largest = torch.finfo(dtype).max
+    hidden = torch.full((2, num_tokens, 2), largest, dtype=dtype)
+    hidden[0, -1, 1] = -largest
+    hidden[1] = 1e-20
+    means = masked_mean(hidden, torch.ones(2, num_tokens)) / largest
+    assert means[0].tolist() == pytest.approx([1, 1 - 2 / num_tokens], rel=1e-5)
+    tiny = masked_mean(hidden, torch.ones(2, num_tokens))[1]
+    assert tiny.tolist() == pytest.approx([1e-20, 1e-20], rel=1e-5)
+
+
 def test_overlap_keeps_its_cut() -> None:
     norms = torch.tensor([1, 1e300, 1e-5, 1e-7], dtype=torch.float64)
     rows = norms[:, None] * torch.eye(3, dtype=torch.float64)[[0, 0, 1, 2]]

@@ -120,6 +120,16 @@ def test_chunks_of_fixed_size(filled: tuple[int, ...], last: int) -> None:
     )
 
 
+@pytest.mark.parametrize("before", [1, STREAMED])
+def test_zero_chunks_before_float32_products(before: int) -> None:
+    """Larger matrices are summed in float32."""
+    rows = noise(4200, 1024).float()
+    expected = embedding_deviation(rows)
+    found = embedding_deviation(torch.cat([torch.zeros(before, 1024), rows, rows[:0]]))
+    assert found[:3] == pytest.approx(expected[:3], rel=1e-7)
+    assert found[4:] == (4200, before)
+
+
 @pytest.mark.parametrize("centered", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("filled", [(0, 9), (9, 0), (0, 1, 7), (8, 0, 0)])

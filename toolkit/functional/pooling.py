@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
 from toolkit.functional._checks import dense_tensor, finite_float, real_tensor
+from toolkit.functional._scale import times_power
 
 
 def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -73,7 +74,13 @@ def _masked_mean(
     tokens: Float[Tensor, "*l b t d"], mask: Bool[Tensor, "b t"]
 ) -> Float[Tensor, "*l b d"]:
     """Mean over real tokens of states that are 0 elsewhere."""
-    return tokens.sum(-2) / mask.sum(1)[:, None]
+    num_tokens = tokens.shape[-2]
+    largest = max(map(abs, map(float, torch.aminmax(tokens))))
+    # Values near the dtype's limit have a mean, but no sum.
+    fits = largest <= torch.finfo(tokens.dtype).max / num_tokens
+    exponent = 0 if fits else num_tokens.bit_length()
+    means = times_power(tokens, -exponent).sum(-2) / mask.sum(1)[:, None]
+    return times_power(means, exponent)
 
 
 def _checked(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Bool[Tensor, "b t"]]:
