@@ -16,6 +16,7 @@ from tests.test_cli import (
     assert_same_state,
     fit,
     last_checkpoint,
+    shell,
 )
 from tests.test_event_files import read_points, steps_of
 
@@ -28,11 +29,16 @@ class In(Callback):
     """Ends a run in one of its hooks, once a step is reached."""
 
     def __init__(
-        self, hook: Hook, step: int, by: Literal["SIGTERM", "SIGINT", "error"] = "error"
+        self,
+        hook: Hook,
+        step: int,
+        by: Literal["SIGTERM", "SIGINT", "error"] = "error",
+        rank: int = 0,
     ) -> None:
         self.hook = hook
         self.step = step
         self.by = by
+        self.rank = rank
         self.has_come = False
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
@@ -51,7 +57,8 @@ class In(Callback):
         self._come("last_hook", trainer)
 
     def _come(self, hook: str, trainer: L.Trainer) -> None:
-        if self.has_come or (hook, trainer.global_step) != (self.hook, self.step):
+        here = (hook, trainer.global_step, trainer.global_rank)
+        if self.has_come or here != (self.hook, self.step, self.rank):
             return
         self.has_come = True
         if self.by == "error":
@@ -149,3 +156,19 @@ def test_where_no_checkpoint_is_wanted_a_signal_ends_the_run_all_the_same(tmp_pa
     off = "--trainer.enable_checkpointing=false"
     assert fit(tmp_path, *TINY, *EVERY_10[:1], off, *ending("training", 3, "SIGTERM")) == 143
     assert list(tmp_path.rglob("*.ckpt")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_to_one_process_ends_all_after_the_same_update(tmp_path: Path, rank: int) -> None:
+    two = ["--trainer.devices=2", "--trainer.strategy=ddp", "--trainer.accelerator=cpu"]
+    args = ["fit", *VALIDATED, *two]
+    end = [*ending("training", 12, "SIGTERM"), f"--trainer.callbacks.rank={rank}"]
+    assert shell(tmp_path, *args, "--run=whole").returncode == 0
+    done = shell(tmp_path, *args, "--run=ended", *end)
+    assert done.returncode == 143, done.stderr
+    assert "step 13 is kept" in done.stderr
+    assert shell(tmp_path, *args, "--run=ended", "--ckpt_path=last").returncode == 0
+    folders = [tmp_path / "checkpoints" / name / "version_0" for name in ("whole", "ended")]
+    assert len(last_checkpoint(folders[1])["random_states"]) == 2
+    assert_same_run(*folders)
