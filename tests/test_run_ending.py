@@ -1,5 +1,6 @@
 """What is kept of a run that a signal or an error ends, and that it goes on as if nothing had."""
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, Literal
 
 import lightning as L
 import pytest
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
 from tests.test_cli import (
@@ -156,6 +158,31 @@ def test_where_no_checkpoint_is_wanted_a_signal_ends_the_run_all_the_same(tmp_pa
     off = "--trainer.enable_checkpointing=false"
     assert fit(tmp_path, *TINY, *EVERY_10[:1], off, *ending("training", 3, "SIGTERM")) == 143
     assert list(tmp_path.rglob("*.ckpt")) == []
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(
+    tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save = TorchCheckpointIO.save_checkpoint
+
+    def fill(io: TorchCheckpointIO, checkpoint: dict[str, Any], path: Path, *more: Any) -> None:
+        if checkpoint["global_step"] < 20:
+            save(io, checkpoint, path, *more)
+            return
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TorchCheckpointIO, "save_checkpoint", fill)
+        assert fit(tmp_path, *VALIDATED) == 1
+    version = tmp_path / "tiny_model" / "version_0"
+    *_, lost, kept, _ = capsys.readouterr().err.splitlines()
+    assert lost.startswith("step 20 could not be kept: [Errno 28] No space left on device")
+    assert kept.startswith(f"step 10 is the last one that is kept, in {version}")
+    names = {path.name for path in (version / "checkpoints").iterdir()}
+    assert names == {"last.ckpt", "step=10.ckpt"}
+    assert fit(tmp_path, *VALIDATED, "--ckpt_path=last") == 0
+    assert_same_run(whole, version)
 
 
 @pytest.mark.slow

@@ -29,9 +29,14 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
         # Lightning writes to the system's temporary folder and moves: across disks that copies.
-        temporary = f"{path}.tmp"
-        super().save_checkpoint(checkpoint, temporary, storage_options)
-        Path(temporary).replace(path)
+        temporary = Path(f"{path}.tmp")
+        try:
+            super().save_checkpoint(checkpoint, temporary, storage_options)
+        except BaseException:
+            # What a full disk has cut would take the room of the next attempt.
+            temporary.unlink(missing_ok=True)
+            raise
+        temporary.replace(path)
 
 
 class RunCheckpoint(ModelCheckpoint):
