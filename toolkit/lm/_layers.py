@@ -19,11 +19,11 @@ def layer_names(num_blocks: int) -> list[str]:
     return [f"layer_{index:02d}" for index in range(num_blocks + 1)] + [FINAL]
 
 
-def check_layers(layers: Sequence[str], num_blocks: int) -> None:
+def check_layers(layers: Sequence[str], num_blocks: int, *, argument: str = "layers") -> None:
     """Raise a ValueError if one of ``layers`` is not a layer of a model with so many blocks."""
     known = layer_names(num_blocks)
     unknown = [layer for layer in layers if layer not in known]
     if unknown:
         raise ValueError(
-            f"layers: expected {known[0]} to {known[-2]} or {FINAL}, got {', '.join(unknown)}"
+            f"{argument}: expected {known[0]} to {known[-2]} or {FINAL}, got {', '.join(unknown)}"
         )

@@ -88,7 +88,7 @@ def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool =
         ValueError: If there is no such layer, or the weights cannot be read; with ``fold_norm``
             also if the gain cannot be measured or it is not known whether there is a final norm.
     """
-    check_layers([layer], len(parts.blocks))
+    check_layers([layer], len(parts.blocks), argument="layer")
     matrix = embedding_matrix(parts, "output")
     if layer == FINAL:
         return matrix
