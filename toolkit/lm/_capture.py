@@ -54,7 +54,7 @@ def captured_layers(
 
 def run_body(parts: LanguageModelParts, inputs: Mapping[str, Tensor]) -> None:
     """Run embedding and blocks on a batch, given by the names of the model's arguments."""
-    parts.body(**_accepted(parts.body, inputs))
+    parts.body(**accepted_arguments(parts.body, inputs))
 
 
 class _Captured:
@@ -126,7 +126,7 @@ def _after(module: nn.Module, store: _Store) -> RemovableHandle:
     return module.register_forward_hook(hook)
 
 
-def _accepted(body: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+def accepted_arguments(body: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the arguments of a pass, without those that this model does not take."""
     arguments: dict[str, Any] = {**inputs, "use_cache": False}
     # Else a model whose configuration asks for them would keep what no one reads.

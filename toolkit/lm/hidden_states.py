@@ -1,6 +1,7 @@
 """One vector per text and layer: the hidden states of a language model, pooled over tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -27,6 +28,7 @@ from toolkit.lm.families import (
     find_language_model,
     language_model_parts,
 )
+from toolkit.lm.token_losses import LossMeter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -48,6 +50,7 @@ def hidden_states(
     skip_first: bool = False,
     paths: Mapping[str, str] | None = None,
     progress: bool = False,
+    losses: LossMeter | None = None,
 ) -> dict[str, Tensor]:
     """Return one vector per text for each layer, all layers from one pass over the texts.
 
@@ -69,6 +72,7 @@ def hidden_states(
             of the pooling; the model still reads it.
         paths: Names of modules, for families that `language_model_parts` does not know.
         progress: Show a bar on standard error once it takes longer than two seconds.
+        losses: Counts the losses of the predicted tokens in the same pass.
 
     Returns:
         For each layer a float32 tensor of shape (N, d) on the CPU, in the order of ``texts``. d is
@@ -94,12 +98,13 @@ def hidden_states(
     check_fit(ids, parts, language_model)
     reader = _Reader(parts, names, ids, partial(_Pool, pooling=pooling, skip_first=skip_first))
     states: dict[str, Tensor] = {}
-    with measuring(language_model), positions_restored(language_model):
+    counting = nullcontext() if losses is None else losses.whole_pass()
+    with measuring(language_model), positions_restored(language_model), counting:
         batches = divided(language_model, ids, batch_size, reader.read)
         for indices in with_progress(batches, description="texts") if progress else batches:
             # Ctrl-C and SIGTERM end the reading after a batch.
             with interruption.deferred():
-                found = reader.read(indices)
+                found = reader.read(indices, losses)
             for name, pooled in found.items():
                 if name not in states:
                     shape = (len(ids), pooled.shape[-1])
@@ -124,14 +129,17 @@ class _Reader:
         self._pool = pool
         self._device = next(parts.embedding.parameters()).device
 
-    def read(self, indices: Sequence[int]) -> dict[str, Tensor]:
+    def read(self, indices: Sequence[int], losses: LossMeter | None = None) -> dict[str, Tensor]:
         """Return the pooled vectors of those texts by layer, on the CPU."""
         if remembers_lengths(self._parts.body):
             # One token makes it forget the longest text so far.
             run_body(self._parts, right_padded([self._ids[indices[0]][:1]], self._device))
         inputs = right_padded([self._ids[index] for index in indices], self._device)
         pool = self._pool(inputs["attention_mask"])
-        captured = captured_layers(self._parts, self._layers, inputs, pool)
+        with nullcontext() if losses is None else losses.watching():
+            captured = captured_layers(self._parts, self._layers, inputs, pool)
+        if losses is not None:
+            losses.add(inputs)
         return {name: pooled.cpu() for name, pooled in captured.items()}
 
 
