@@ -232,9 +232,16 @@ class TextCallback(LanguageModelCallback):
             "texts": self.texts.load(),
             "layers": self._all_layers(trainer),
             # In a walk no other bar is there.
+            "losses": self._losses_to_count(pl_module),
             "encoding": {**self.texts.encoding(), "progress": is_walk(trainer.loggers)},
         }
         return super()._new_subject(trainer, pl_module, {**texts, **(options or {})})
+
+    def _losses_to_count(self, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
+        """Return what a walk counts in the pass over these texts, None elsewhere."""
+        losses = getattr(pl_module, "text_losses", None)
+        # Another tokenizer would give other tokens.
+        return None if losses is None or self.tokenizer else losses.meter_for(self.texts)
 
     def _all_layers(self, trainer: L.Trainer) -> Sequence[str] | None:
         """Return the layers that any callback with the same texts asks for; None: all."""

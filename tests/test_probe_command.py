@@ -31,6 +31,7 @@ from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.folder_lock import locked
+from toolkit.lm import token_losses
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.measure import measure
 from toolkit.model_logger import model_folder
@@ -114,6 +115,44 @@ def test_loss_is_the_mean_over_the_test_texts(walked: Walked) -> None:
         "checkpoint/hidden_size/": 16,
         "checkpoint/num_parameters/": sum(p.numel() for p in model.parameters()),
     }
+
+
+def test_loss_of_texts_that_no_callback_reads(
+    folders: Path, walked: Walked, tmp_path: Path
+) -> None:
+    series = local(f"{folders}/step-0008", name="tiny")
+    texts = f"--texts={json.dumps(asdict(small_texts(tmp_path, batch_size=5)))}"
+    deviation = [{"class_path": "EmbeddingDeviation"}]
+    assert probe(tmp_path, series, texts, callbacks=deviation) == 0
+    alone = values_at(rows_of(tmp_path), 8, "lm_val")
+    assert alone == pytest.approx(values_at(rows_of(walked.folder), 8, "lm_val"), rel=1e-6)
+    curves = scalars(tmp_path / "runs/walk/version_0/tiny")
+    ((step, loss),) = curves["lm_val/loss"]
+    assert step == 8
+    assert loss == pytest.approx(alone["lm_val/loss/"], rel=1e-6)
+
+
+def test_the_loss_can_be_left_out(folders: Path, tmp_path: Path) -> None:
+    series = local(f"{folders}/step-0008", name="tiny")
+    assert probe(tmp_path, series, "--loss=false") == 0
+    assert not [row for row in rows_of(tmp_path) if row.metric == "lm_val"]
+    assert "pga/z/final" in scalars(tmp_path / "runs/walk/version_0/tiny")
+    # With it the table is another one; a table from before there was the option has it.
+    assert probe(tmp_path, series) == 0
+    config = tmp_path / "runs/walk/version_1/config.yaml"
+    config.write_text(config.read_text().replace("loss: true\n", ""))
+    assert probe(tmp_path, series) == 0
+    assert not (tmp_path / "runs/walk/version_2").exists()
+
+
+def test_texts_are_read_once_for_loss_and_callbacks(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        pytest.fail("the texts are read again for the loss")
+
+    monkeypatch.setattr(token_losses.LossMeter, "read", fail)
+    assert probe(tmp_path, local(f"{folders}/step-0008", name="tiny")) == 0
 
 
 def test_loss_on_batches_of_ones_own(folders: Path, tmp_path: Path) -> None:

@@ -37,13 +37,15 @@ _TYPES: dict[str, Any] = {
     "callbacks": list[Callback],
     "texts": TextSet | None,
     "data": L.LightningDataModule | None,
+    "loss": bool,
     "accelerator": str,
     "max_disk_gb": float | None,
     "root": str | None,
     "run": str | None,
 }
 # What the numbers depend on: a run whose configuration differs in these is another version.
-_MEASURING = ("callbacks", "texts", "data", "dtype")
+# Older files lack the option with a default.
+_MEASURING = {"callbacks": None, "texts": None, "data": None, "dtype": None, "loss": True}
 _GIGABYTE = 10**9
 
 
@@ -82,6 +84,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
             dtype=getattr(torch, config.dtype),
             accelerator=config.accelerator,
             max_disk_gb=config.max_disk_gb,
+            loss=config.loss,
         )
         with _alone(folder, text, held):
             record = walk.run(checkpoints)
@@ -159,7 +162,9 @@ def _measures_the_same(path: Path, text: str) -> bool:
     if not path.is_file():
         return False
     earlier, now = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(text)
-    if not isinstance(earlier, dict) or any(earlier.get(k) != now.get(k) for k in _MEASURING):
+    if not isinstance(earlier, dict) or any(
+        earlier.get(k, default) != now.get(k) for k, default in _MEASURING.items()
+    ):
         return False
     before, after = _origins(earlier.get("series")), _origins(now["series"])
     return all(before[model] <= after[model] for model in before.keys() & after.keys())

@@ -51,6 +51,7 @@ OPTIONS = (
         "TEXTS",
     ),
     Option("data", "Batches for loss and perplexity instead of texts.", "NAME"),
+    Option("loss", "Whether to measure loss and perplexity.", "true|false", default=True),
     Option("dtype", "Of the weights.", "NAME", "float32", _DTYPES),
     Option("accelerator", "Where to measure: auto, cpu, gpu, mps.", "NAME", "auto"),
     Option(

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lightning as L
 import torch
@@ -17,18 +17,22 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
+from toolkit.data.batch_stream import FixedBatches
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
 from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
+from toolkit.lm.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
 from toolkit.model_logger import ModelLogger
 from toolkit.models import LanguageModel
+from toolkit.models.language_model import WeightsSource
 from toolkit.noise import said_once
 from toolkit.points import Point
 from toolkit.provenance import dtype_names, versions, weights_hash
 from toolkit.stages import stage
 from toolkit.threads import suited_to
-from toolkit.walk_batches import check_tokens, conditions, fingerprint, text_batches
+from toolkit.walk_batches import check_tokenizer, check_tokens, conditions, fingerprint
 from toolkit.walk_duplicates import Duplicates, matrix_hashes
+from toolkit.walk_losses import CheckpointOnData, CheckpointOnTexts, TextLosses, empty_batch
 from toolkit.walk_record import MATRICES, METRIC, WalkRecord
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ class Walk:
         dtype: What the weights are loaded as.
         accelerator: Lightning's name of the device.
         max_disk_gb: Limit on what is downloaded, see `toolkit.lm.fetch_ahead`.
+        loss: Whether to measure loss and perplexity.
     """
 
     folder: Path
@@ -59,6 +64,7 @@ class Walk:
     dtype: torch.dtype = torch.float32
     accelerator: str = "auto"
     max_disk_gb: float | None = None
+    loss: bool = True
 
     def run(self, checkpoints: Sequence[Checkpoint]) -> WalkRecord:
         """Measure the checkpoints that have not been measured yet, models one after the other.
@@ -135,8 +141,10 @@ class Walk:
     ) -> None:
         if self.data is not None:
             check_tokens(self.data, opened.tokenizer)
-        batches = None if self.data is not None else text_batches(self.texts, opened.tokenizer)
-        module = _module(checkpoint, opened)
+        elif self.loss:
+            check_tokenizer(opened.tokenizer)
+        module = self._module(checkpoint, opened)
+        batches = FixedBatches(empty_batch, 1) if self.data is None else None
         # A trainer keeps its last model, so each checkpoint has one of its own.
         trainer = L.Trainer(
             accelerator=self.accelerator,
@@ -151,10 +159,7 @@ class Walk:
         )
         with suited_to(module):
             trainer.validate(module, dataloaders=batches, datamodule=self.data, verbose=False)
-        points = [
-            Point(name, "", float(trainer.callback_metrics[f"{_LOSS}/{name}"]), metric=_LOSS)
-            for name in ("loss", "perplexity")
-        ]
+        points = self._loss_points(trainer, module, logger)
         common = self._common(checkpoint, opened.model, digest)
         matrices = common["conditions"][MATRICES]
         points += self._duplicates.marks(checkpoint, digest, matrices, logger)
@@ -162,6 +167,36 @@ class Walk:
         # What the table calls whole must be whole on TensorBoard, too.
         logger.save()
         record.finish(points, _num_parameters(opened.model), common)
+
+    def _module(self, checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
+        """Return the model as a module that knows its step and where it comes from."""
+        kind = CheckpointOnTexts if self.data is None else CheckpointOnData
+        module = kind({"model_type": opened.model.config.model_type})
+        module.model, module.tokenizer = opened.model, opened.tokenizer
+        if isinstance(module, CheckpointOnTexts) and self.loss:
+            module.text_losses = TextLosses(self.texts, LossMeter(opened.model))
+        source = (checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step)
+        module.on_load_checkpoint({"global_step": checkpoint.step, "weights_source": source})
+        return module
+
+    def _loss_points(
+        self, trainer: L.Trainer, module: LanguageModel, logger: ModelLogger
+    ) -> list[Point]:
+        if not self.loss:
+            return []
+        if isinstance(module, CheckpointOnTexts):
+            losses = cast("TextLosses", module.text_losses)
+            loss = losses.meter.mean
+            perplexity = float(torch.tensor(loss).exp())
+            values = {f"{_LOSS}/loss": loss, f"{_LOSS}/perplexity": perplexity}
+            step = int(cast("WeightsSource", module.source).step)
+            logger.log_metrics(values, step=step)
+        else:
+            values = {
+                f"{_LOSS}/{name}": float(trainer.callback_metrics[f"{_LOSS}/{name}"])
+                for name in ("loss", "perplexity")
+            }
+        return [Point(tag.split("/")[1], "", value, metric=_LOSS) for tag, value in values.items()]
 
     def _common(
         self, checkpoint: Checkpoint, model: "PreTrainedModel", digest: str
@@ -200,15 +235,6 @@ def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
             raise error
         else:
             yield checkpoint
-
-
-def _module(checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
-    """Return the model as a module that knows its step and where it comes from."""
-    module = LanguageModel({"model_type": opened.model.config.model_type})
-    module.model, module.tokenizer = opened.model, opened.tokenizer
-    source = (checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step)
-    module.on_load_checkpoint({"global_step": checkpoint.step, "weights_source": source})
-    return module
 
 
 def _width(model: nn.Module) -> int:

@@ -5,37 +5,24 @@ from dataclasses import asdict
 from typing import Any
 
 import lightning as L
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
-from toolkit.data.batch_stream import FixedBatches
-from toolkit.lm._tokens import token_ids
 from toolkit.measures.text_set import TextSet
 from toolkit.provenance import texts_hash
 from toolkit.walk_record import TEXTS_HASH
 
 
-def text_batches(
-    texts: TextSet, tokenizer: PreTrainedTokenizerBase | None
-) -> FixedBatches[dict[str, Tensor]]:
-    """Return the test texts as padded batches of token ids.
+def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Refuse a checkpoint that cannot read texts.
 
     Raises:
-        ValueError: If there is no tokenizer, or the texts cannot be had.
+        ValueError: If there is no tokenizer.
     """
     if tokenizer is None:
         raise ValueError(
             "series: expected checkpoints with a tokenizer to read the texts with, got one "
             "without; give the series or data a tokenizer"
         )
-    size = texts.batch_size
-    ids = token_ids(tokenizer, texts.load().test_texts, max_length=texts.max_length)
-    return FixedBatches(
-        lambda position: _padded(ids[position * size : (position + 1) * size]),
-        -(-len(ids) // size),
-    )
 
 
 def check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase | None) -> None:
@@ -66,11 +53,3 @@ def conditions(texts: TextSet, data: L.LightningDataModule | None) -> dict[str, 
     # A user's may hold anything, such as a Path.
     arguments = json.loads(json.dumps(dict(data.hparams), default=str))
     return {"data": {"class": type(data).__name__, **arguments}}
-
-
-def _padded(ids: list[list[int]]) -> dict[str, Tensor]:
-    rows = [torch.tensor(one) for one in ids]
-    return {
-        "input_ids": pad_sequence(rows, batch_first=True),
-        "attention_mask": pad_sequence([torch.ones_like(row) for row in rows], batch_first=True),
-    }

@@ -88,7 +88,10 @@ class LossMeter:
 
     def add(self, inputs: Mapping[str, Tensor]) -> None:
         """Add the losses of the batch whose pass has just been watched."""
-        losses = self._token_losses(inputs)
+        self.count(self._token_losses(inputs))
+
+    def count(self, losses: Tensor) -> None:
+        """Add the losses of tokens."""
         self._loss_sum += float(losses.double().sum())
         self._num_predicted += len(losses)
 
@@ -106,6 +109,16 @@ class LossMeter:
             if self._base is not None:
                 self._base(**_accepted(self._base, inputs))
         return self._token_losses(inputs)
+
+    def last_states(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Return what the head reads at each text's last token; without a body, its logits."""
+        with self.watching():
+            module = self.model if self._base is None else self._base
+            output = module(**_accepted(module, inputs))
+        states = output.logits if self._hidden is None else self._hidden
+        self._hidden = None
+        last = inputs["attention_mask"].sum(1) - 1
+        return states[torch.arange(len(last), device=last.device), last].float().cpu()
 
     def _token_losses(self, inputs: Mapping[str, Tensor]) -> Tensor:
         hidden, self._hidden = self._hidden, None

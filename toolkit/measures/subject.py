@@ -21,6 +21,7 @@ from toolkit.lm.families import (
     readout_matrix,
 )
 from toolkit.lm.hidden_states import hidden_states, layer_names
+from toolkit.lm.token_losses import LossMeter
 from toolkit.points import num_nonfinite
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Subject:
             Without a tokenizer all count.
         paths: Module paths of an unknown family (`toolkit.lm.families.language_model_parts`).
         encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
+        losses: Counts the losses of the test texts in the pass that gives their vectors.
 
     Raises:
         ValueError: If the model's family is unknown, or a layer is not one of its layers.
@@ -57,6 +59,7 @@ class Subject:
         rows: Rows = "tokenizer",
         paths: Mapping[str, str] | None = None,
         encoding: Mapping[str, Any] | None = None,
+        losses: LossMeter | None = None,
     ) -> None:
         one_of("rows", rows, "tokenizer", "all")
         optional(text_mapping, "paths", paths)
@@ -68,6 +71,7 @@ class Subject:
         self.rows: Rows = rows if tokenizer is not None else "all"
         self._texts = texts
         self._encoding = {"paths": paths, **(encoding or {})}
+        self._losses = losses
         self._states: dict[Part, dict[str, Tensor]] = {}
         # Layers before the last are read by what may include OPT's projection and a norm's gain.
         self._readouts: dict[tuple[int, bool, bool, bool], ReadoutSubspace] = {}
@@ -119,7 +123,12 @@ class Subject:
                 raise ValueError("tokenizer: expected one to read texts with, got none; pass it")
             texts = self.labelled.train_texts if part == "train" else self._test_texts
             self._states[part] = hidden_states(
-                self.model, self.tokenizer, texts, layers=self._captured, **self._encoding
+                self.model,
+                self.tokenizer,
+                texts,
+                layers=self._captured,
+                losses=self._losses if part == "test" else None,
+                **self._encoding,
             )
         return {layer: self._states[part][layer] for layer in self.layers}
 

@@ -21,14 +21,15 @@ from toolkit.functional._checks import (
     share,
     valid_text,
 )
+from toolkit.lm._batches import num_positions
 from toolkit.lm._names import rename_weights
 from toolkit.lm._vocabulary import tokenizer_rows
+from toolkit.lm.token_losses import NOT_PREDICTED, labels_of
 from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_NOT_PREDICTED = -100
 _SOURCE = "weights_source"
 
 
@@ -173,21 +174,27 @@ class LanguageModel(L.LightningModule):
         Raises:
             ValueError: If the batch is none, or longer than the model can read.
         """
-        tokens = _token_ids(batch)
-        length, most = tokens.shape[1], getattr(self.model.config, "max_position_embeddings", None)
+        inputs = self.checked(batch)
+        logits = self(inputs["input_ids"], inputs.get("attention_mask"))[:, :-1].float()
+        targets = labels_of(inputs)[:, 1:].flatten()
+        losses = F.cross_entropy(
+            logits.flatten(0, 1), targets, ignore_index=NOT_PREDICTED, reduction="none"
+        )
+        return losses[targets != NOT_PREDICTED]
+
+    def checked(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return a batch as `token_losses` takes it.
+
+        Raises:
+            ValueError: If the batch is none, or longer than the model can read.
+        """
+        length, most = _token_ids(batch).shape[1], num_positions(self.model.config)
         if most is not None and length > most:
             raise ValueError(
                 f"input_ids: expected at most {most} tokens in a text, got {length}; make the "
                 "data's block_size smaller"
             )
-        mask = batch.get("attention_mask")
-        labels = batch.get("labels", tokens)
-        if mask is not None:
-            labels = labels.masked_fill(mask == 0, _NOT_PREDICTED)
-        logits = self(tokens, mask)[:, :-1].float().flatten(0, 1)
-        targets = labels[:, 1:].flatten()
-        losses = F.cross_entropy(logits, targets, ignore_index=_NOT_PREDICTED, reduction="none")
-        return losses[targets != _NOT_PREDICTED]
+        return dict(batch)
 
     def training_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss of the batch."""

@@ -1,0 +1,101 @@
+"""The loss of a checkpoint: of texts in the pass that measures them, or of a user's own data."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+from typing_extensions import override
+
+from toolkit.interruption import interruption
+from toolkit.lm._batches import divided, positions_restored, right_padded
+from toolkit.lm._capture import measuring
+from toolkit.lm._progress import with_progress
+from toolkit.lm._tokens import token_ids
+from toolkit.lm.token_losses import LossMeter
+from toolkit.measures.text_set import TextSet
+from toolkit.models import LanguageModel
+
+
+class TextLosses:
+    """The losses of a model on the test texts, counted in whatever pass reads them first.
+
+    Args:
+        texts: The texts.
+        meter: Counts the losses.
+    """
+
+    def __init__(self, texts: TextSet, meter: LossMeter) -> None:
+        self.texts = texts
+        self.meter = meter
+
+    def meter_for(self, texts: TextSet) -> LossMeter | None:
+        """Return what is to count while these texts are read, None where nothing is."""
+        # These fields change vectors, not what is predicted.
+        same: dict[str, Any] = {"pooling": "last", "skip_first": False, "batch_size": 1}
+        wanted = replace(texts, **same) == replace(self.texts, **same)
+        return self.meter if wanted and not self.meter.complete else None
+
+
+class CheckpointOnTexts(LanguageModel):
+    """A checkpoint on texts; its callbacks read them, and what they leave is read at the end."""
+
+    text_losses: TextLosses | None = None
+
+    @override
+    def on_validation_epoch_start(self) -> None:
+        """Count nothing here."""
+
+    @override
+    def validation_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
+        """Do nothing: the one batch is empty."""
+
+    @override
+    def on_validation_epoch_end(self) -> None:
+        """Log nothing: the walk does."""
+
+    @override
+    def on_validation_end(self) -> None:
+        """Read the texts, unless a callback has done it."""
+        if self.text_losses is not None and not self.text_losses.meter.complete:
+            self._read(self.text_losses)
+
+    def _read(self, losses: TextLosses) -> None:
+        texts, meter, tokenizer = losses.texts, losses.meter, self.tokenizer
+        if tokenizer is None:
+            raise ValueError("tokenizer: expected one to read texts with, got none")
+        ids = token_ids(tokenizer, texts.load().test_texts, max_length=texts.max_length)
+
+        def inputs(indices: Sequence[int]) -> dict[str, Tensor]:
+            return self.checked(right_padded([ids[index] for index in indices], self.device))
+
+        with measuring(self.model), positions_restored(self.model), meter.whole_pass():
+            batches = divided(
+                self.model,
+                ids,
+                texts.batch_size,
+                lambda indices: {"last": meter.last_states(inputs(indices))},
+            )
+            for indices in with_progress(batches, description="texts"):
+                with interruption.deferred():
+                    meter.count(meter.read(inputs(indices)))
+
+
+class CheckpointOnData(LanguageModel):
+    """A checkpoint on a user's own batches, without the logits of all tokens at once."""
+
+    _meter: LossMeter | None = None
+
+    @override
+    def token_losses(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return the loss of each predicted token, float32, one dimension."""
+        if self._meter is None:
+            self._meter = LossMeter(self.model)
+        inputs = self.checked(batch)
+        with measuring(self.model), positions_restored(self.model):
+            return self._meter.read(inputs)
+
+
+def empty_batch(_: int) -> dict[str, Any]:
+    """Return the batch of a validation whose callbacks alone read something."""
+    return {}
