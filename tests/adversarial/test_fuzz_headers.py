@@ -194,6 +194,33 @@ def test_a_whole_file_is_read(sample: Sample) -> None:
         torch.testing.assert_close(found, matrices()[name], rtol=0, atol=0.3)
 
 
+FOUND: dict[str, tuple[str, list[tuple[str, int, int]]]] = {
+    "zipfile asks whether it is a zip file with an error": ("zip", [("digit", 3315, 0)]),
+    "a file name with a control character": ("index", [("digit", 109, 109)]),
+    "a file name that is a path": ("index", [("flip", 148, 1)]),
+    "scales that are no numbers": ("gguf", [("repeat", 303, 74)]),
+}
+FOUND_IN_PICKLES = {"a class of an unprintable name": 60, "a tensor of an unprintable name": 32}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name: str, tmp_path: Path) -> None:
+    kind, changes = FOUND[name]
+    sample = KINDS[kind](tmp_path)
+    check(sample, damaged(sample.content, changes))
+
+
+@pytest.mark.parametrize("name", FOUND_IN_PICKLES)
+def test_what_was_found_in_pickles(name: str, tmp_path: Path) -> None:
+    sample, change = zip_checkpoint(tmp_path), [("set", FOUND_IN_PICKLES[name], 0)]
+    check(sample, with_pickle(sample.content, lambda raw: damaged(raw, change)))
+
+
+def test_a_dtype_of_an_unprintable_name(tmp_path: Path) -> None:
+    sample = safetensors_file(tmp_path)
+    check(sample, sample.content.replace(b'"F32"', b'"\\t2"'))
+
+
 def test_a_few_damaged_headers(sample: Sample) -> None:
     fuzz(sample, FEW)
 
