@@ -19,6 +19,7 @@ from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
+from toolkit.atomic import is_disk_full
 from toolkit.event_files import points_in
 from toolkit.functional._checks import one_of
 from toolkit.interruption import interruption
@@ -48,7 +49,8 @@ class MeasurementCallback(Callback, ABC):
         schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
             0, 1, 2, 4, ..., 512, 1000, 2000, ...
         on_error: ``warn`` turns a failed measurement into one warning and one missing point,
-            ``raise`` lets it end the run; by default warn in ``fit``, raise elsewhere.
+            ``raise`` lets it end the run; by default warn in ``fit``, but for a full disk, and
+            raise elsewhere.
 
     Attributes:
         metric: What is measured.
@@ -299,7 +301,8 @@ class MeasurementCallback(Callback, ABC):
                 with interruption.deferred():
                     self._publish(moment, points)
         except Exception as error:
-            if self._raises:
+            # What is not written is lost, unless the run ends here and is continued.
+            if self._raises or (self.on_error is None and is_disk_full(error)):
                 raise
             if self._fitting:
                 self.history.setdefault(step, {})

@@ -1,5 +1,6 @@
 """Files that a reader, or a kill, never meets half written."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -7,16 +8,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether a file could not be written because there is no room, or it may not grow."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let the error of a full disk name the file: that of writing to an open one does not."""
+    try:
+        yield
+    except OSError as error:
+        if is_disk_full(error) and error.filename is None:
+            error.filename = str(path)
+        raise
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path`` in one step: it holds either the old content or all of the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with naming(path), temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 @contextmanager

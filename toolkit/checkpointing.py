@@ -10,6 +10,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 from typing_extensions import override
 
+from toolkit.atomic import naming
 from toolkit.random_states import RunRandomStates
 from toolkit.run_folder import LAST_CHECKPOINT, SAVED_AT
 from toolkit.run_loops import validation_follows
@@ -31,7 +32,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         # Lightning writes to the system's temporary folder and moves: across disks that copies.
         temporary = Path(f"{path}.tmp")
         try:
-            super().save_checkpoint(checkpoint, temporary, storage_options)
+            with naming(Path(path)):
+                super().save_checkpoint(checkpoint, temporary, storage_options)
         except BaseException:
             # What a full disk has cut would take the room of the next attempt.
             temporary.unlink(missing_ok=True)

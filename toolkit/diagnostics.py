@@ -4,11 +4,13 @@ import io
 import logging
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO, cast
 
+from toolkit.atomic import is_disk_full
 from toolkit.interruption import Interrupted, interruption
 from toolkit.parser_messages import shortened
 from toolkit.shown_text import ShownText, shown_output
@@ -100,6 +102,7 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
         shown_output() as out,
         _held_stderr(hold=not debug) as held,
         told_stages(debug=debug),
+        _threads_without_full_disks(),
     ):
         code = _run(action, held, debug=debug)
         out.flush()
@@ -143,12 +146,14 @@ def one_line(error: BaseException) -> str:
 
 
 def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
-    if held.started or debug:
+    if debug or (held.started and not is_disk_full(error)):
         held.release()
         traceback.print_exception(error)
     else:
         held.drop()
-        held.write(f"error: {one_line(error)}\n")
+        # Of a run that has begun they tell what is kept, and how to go on.
+        notes = getattr(error, "__notes__", ()) if held.started else ()
+        held.write("".join(f"{line}\n" for line in (f"error: {one_line(error)}", *notes)))
     return 1 if held.started else _USAGE_ERROR
 
 
@@ -177,6 +182,22 @@ def _held_stderr(*, hold: bool) -> Iterator[HeldStderr]:
     finally:
         held.flush()
         _redirect_handlers(held, stream)
+
+
+@contextmanager
+def _threads_without_full_disks() -> Iterator[None]:
+    """Say nothing of a full disk in TensorBoard's thread: its next point raises it again."""
+    hook = threading.excepthook
+
+    def quiet(failure: threading.ExceptHookArgs) -> None:
+        if failure.exc_value is None or not is_disk_full(failure.exc_value):
+            hook(failure)
+
+    threading.excepthook = quiet
+    try:
+        yield
+    finally:
+        threading.excepthook = hook
 
 
 def _redirect_handlers(source: TextIO | HeldStderr, target: TextIO | HeldStderr) -> None:

@@ -14,7 +14,7 @@ from jsonargparse import Namespace
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-from toolkit.atomic import write_atomically
+from toolkit.atomic import naming, write_atomically
 from toolkit.diagnostics import HeldStderr
 from toolkit.folder_lock import locked
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
@@ -86,7 +86,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
             max_disk_gb=config.max_disk_gb,
             loss=config.loss,
         )
-        with _alone(folder, text, held):
+        with _alone(folder, text, held), naming(folder):
             record = walk.run(checkpoints)
             beginning.write_config()
             report(walk, record, list(dict.fromkeys(c.name for c in checkpoints)))

@@ -9,6 +9,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Checkpoint
 from typing_extensions import override
 
+from toolkit.atomic import is_disk_full
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.interruption import Interrupted, interruption
 from toolkit.run_folder import read_checkpoint
@@ -103,9 +104,11 @@ class EndAtUpdate(Checkpoint):
         """Keep the step, unless an update is under way or only the last validation is missing."""
         in_hooks = is_in_hooks(trainer)
         due = validation_follows(trainer) if in_hooks else self._validation_due
-        # Saving takes all processes, of which one has failed.
+        # Saving takes all processes, of which one has failed. Where the disk is full, rows of the
+        # step may be missing, which are measured again from an earlier checkpoint.
         if (
             trainer.world_size > 1
+            or is_disk_full(exception)
             or not is_between_updates(trainer)
             or (due and is_at_end(trainer))
         ):

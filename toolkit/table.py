@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from toolkit.atomic import write_atomically
+from toolkit.atomic import naming, write_atomically
 
 TABLE_NAME = "measurements.csv"
 # The fields of a row that say what came out, not what was asked.
@@ -75,7 +75,7 @@ class MeasurementTable:
         """Write ``rows`` in one piece and wait until they are on disk."""
         rows = list(rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab", buffering=0) as file:
+        with naming(self.path), self.path.open("ab", buffering=0) as file:
             start = file.seek(0, os.SEEK_END)
             data = _to_bytes(rows, header=start == 0)
             try:

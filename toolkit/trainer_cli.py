@@ -20,6 +20,7 @@ from lightning.pytorch.cli import (
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
+from toolkit.atomic import naming
 from toolkit.checkpointing import RunCheckpoint
 from toolkit.diagnostics import HeldStderr
 from toolkit.finite_loss import FiniteLoss
@@ -268,7 +269,8 @@ class TrainerCLI(LightningCLI):
         # Without a folder of its own a run shares that of other runs.
         is_own = not loggers or logger_folder(loggers) is not None
         alone = is_own and self.trainer.is_global_zero
-        with self._beginning.leaving_nothing(log_folder(self.trainer), alone=alone):
+        folder = log_folder(self.trainer)
+        with self._beginning.leaving_nothing(folder, alone=alone), naming(folder):
             super()._run_subcommand(subcommand)
 
     def _run_beginning(self) -> RunBeginning:

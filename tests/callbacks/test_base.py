@@ -1,5 +1,6 @@
 """When the base class measures, where its points go, and that it gives everything back."""
 
+import errno
 import random
 import warnings
 from collections.abc import Iterator
@@ -425,15 +426,23 @@ def test_a_failed_measurement_in_fit_costs_one_warning_and_one_point(tmp_path: P
     assert callback.history[2] == callback.latest == {}
 
 
-def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("on_error", ["warn", None])
+def test_a_full_disk_ends_the_run_unless_told_to_warn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_error: Any
+) -> None:
     def full(*_: Any) -> None:
-        raise OSError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("toolkit.table.MeasurementTable.append", full)
-    trainer = toy_trainer(WeightNorm(schedule=6), logger=CSVLogger(tmp_path))
-    with pytest.warns(UserWarning, match="No space left"):
-        trainer.fit(toy_model(), toy_data())
-    assert trainer.global_step == 6
+    callback = WeightNorm(schedule=6, on_error=on_error)
+    trainer = toy_trainer(callback, logger=CSVLogger(tmp_path))
+    if on_error is None:
+        with pytest.raises(OSError, match="No space left"):
+            trainer.fit(toy_model(), toy_data())
+    else:
+        with pytest.warns(UserWarning, match="No space left"):
+            trainer.fit(toy_model(), toy_data())
+        assert trainer.global_step == 6
 
 
 def test_raise_ends_the_run() -> None:

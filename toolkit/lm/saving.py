@@ -1,7 +1,13 @@
 """Write a language model as a folder that `transformers` loads."""
 
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
 
 from toolkit.atomic import new_folder
 from toolkit.lm._loading import without_bars
@@ -9,6 +15,8 @@ from toolkit.lm._names import without_wrappers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_OS_ERROR = re.compile(r"os error (\d+)")
 
 
 def save_folder(
@@ -29,6 +37,19 @@ def save_folder(
     with new_folder(path) as temporary, without_bars():
         state = model.state_dict()
         named = {without_wrappers(name): value for name, value in state.items()}
-        model.save_pretrained(temporary, state_dict=named)
+        with _full_disk_as_os_error(path):
+            model.save_pretrained(temporary, state_dict=named)
         if tokenizer is not None:
             tokenizer.save_pretrained(temporary)
+
+
+@contextmanager
+def _full_disk_as_os_error(path: Path) -> Iterator[None]:
+    """Let a full disk be known as such: safetensors tells of it in the text of its own error."""
+    try:
+        yield
+    except SafetensorError as error:
+        number = _OS_ERROR.search(str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
