@@ -87,6 +87,7 @@ def _write_tables(folder: Path) -> None:
     }
     for name, text in texts.items():
         (folder / name).write_text(text)
+    (folder / "corpus.txt").write_text("the cat sat on the mat\n\n" * 200)
     (folder / "empty_folder").mkdir()
     (folder / "folder.png").mkdir()
 

@@ -183,3 +183,71 @@ EVALUATE = [
         (("--config={files}/broken.yaml",), "broken.yaml"),
     )
 ]
+
+_HUGE = ("1000000000000", "1000000000000000000", "1000000000000000000000")
+_LANGUAGE = (
+    "fit",
+    "--model=LanguageModel",
+    "--data=TextCorpus",
+    "--data.source={files}/corpus.txt",
+    "--data.block_size=8",
+    "--data.vocab_size=260",
+    "--data.batch_size=2",
+    "--data.held_out_fraction=0.3",
+    *_QUIET,
+)
+_SIZES = "hidden_size: 8, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 8"
+_CONFIGURED = (*_LANGUAGE, f"--model.config={{model_type: gpt_neox, {_SIZES}}}")
+_LANGUAGE_VALUES = {
+    "config": (
+        "x",
+        "5",
+        "[]",
+        "{}",
+        "{model_type: nope}",
+        "{hidden_size: 8}",
+        "{model_type: gpt_neox, hidden_size: 7, num_attention_heads: 2}",
+        "{model_type: gpt_neox, hidden_sizes: 8}",
+    ),
+    "pretrained": ("",),
+    "dtype": ("x", "float64", "5"),
+    "lr": ("0", "-1", "nan", "x"),
+    "betas": ("[1, 0.9]", "x"),
+    "weight_decay": ("nan", "x"),
+    "warmup_fraction": ("-1", "2", "x"),
+}
+_CORPUS_VALUES = {
+    "source": ("{files}/none", "{files}/empty_folder", "{files}/empty.csv", ""),
+    "vocab_size": ("0", "-1", "x", "1.5", "10"),
+    "block_size": ("0", "1", "-1", "x", "1.5"),
+    "batch_size": ("0", "-1", "x", "1.5"),
+    "held_out_fraction": ("-0.1", "1", "1.5", "nan", "x"),
+    "tokenizer": ("{files}/none", "{files}/empty_folder"),
+    "seed": ("-1", "x", "1.5"),
+}
+LANGUAGE = [
+    *_each(_LANGUAGE, "model.", {"config": _LANGUAGE_VALUES["config"]}),
+    *_each(_LANGUAGE, "model.", {"pretrained": _LANGUAGE_VALUES["pretrained"]}),
+    *(
+        Line((*_LANGUAGE, f"--model.pretrained={{files}}/{name}"), name)
+        for name in ("none", "empty_folder", "bad_config")
+    ),
+    *_each(
+        _CONFIGURED,
+        "model.",
+        {k: v for k, v in _LANGUAGE_VALUES.items() if k not in {"config", "pretrained"}},
+    ),
+    *_each(_CONFIGURED, "data.", _CORPUS_VALUES),
+    *refused(_CONFIGURED, "--trainer.callbacks", ("ScalingLaw", "PackingGeometry"), named="model"),
+    Line((*_CONFIGURED, "--data.block_size=1000000"), "block of 1000000 tokens"),
+    *refused(_CONFIGURED, "--model.revision", ("main",)),
+]
+HUGE = [
+    *refused(PACKING, "--model.num_vectors", _HUGE),
+    *refused(PACKING, "--model.dim", _HUGE),
+    *refused(TOY, "--model.widths", tuple(f"[{size}]" for size in _HUGE)),
+    *refused(TOY, "--model.num_features", _HUGE),
+    *refused(TOY, "--data.num_features", _HUGE),
+    *refused(TOY, "--data.batch_size", _HUGE),
+    *refused(_CONFIGURED, "--data.batch_size", _HUGE[1:]),
+]

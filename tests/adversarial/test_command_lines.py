@@ -7,7 +7,7 @@ import pytest
 
 from tests.adversarial.command_lines import Line, check_refusal, contents, parameters, tidy
 from tests.adversarial.files import prepare
-from tests.adversarial.fit_lines import EVALUATE, FIT
+from tests.adversarial.fit_lines import EVALUATE, FIT, HUGE, LANGUAGE
 from tests.adversarial.other_lines import AGREE, CAPACITY, EPSILON, GENERAL, PROBE
 
 # What is said of a refused run before it is refused does not reach standard error.
@@ -29,7 +29,7 @@ def files(prepared: Path) -> Iterator[Path]:
     tidy(prepared, kept)
 
 
-@pytest.mark.parametrize("line", parameters(FIT))
+@pytest.mark.parametrize("line", parameters([*FIT, *LANGUAGE, *HUGE]))
 def test_fit_refuses(
     line: Line, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,3 +55,9 @@ def test_what_runs_models_refuses(
     line: Line, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check_refusal(line, files, monkeypatch, capsys)
+
+
+def test_there_are_many_lines() -> None:
+    tables = (FIT, LANGUAGE, HUGE, EVALUATE, GENERAL, CAPACITY, EPSILON, AGREE, PROBE)
+    lines = {line.args for table in tables for line in table}
+    assert len(lines) == sum(map(len, tables)) >= 700
