@@ -5,6 +5,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolkit.data.labelled_texts import LabelledTexts
+from toolkit.functional._checks import integer_at_least, names, shown
 from toolkit.measures import (
     Subject,
     deviation_points,
@@ -71,6 +72,7 @@ def measure(
     Raises:
         ValueError: If a metric is unknown or needs what is not there, or an option is refused.
     """
+    integer_at_least("step", step, 0)
     encoding = {"pooling": pooling, "max_length": max_length, "skip_first": skip_first}
     subject = Subject(
         model,
@@ -124,7 +126,24 @@ def _chosen(
         possible = set(MEASURES) if isinstance(texts, LabelledTexts) else without_labels
         possible = without_texts if tokenizer is None or texts is None else possible
         metrics = [name for name in MEASURES if name in possible]
-    unknown = sorted(set(metrics) - set(MEASURES))
-    if unknown:
-        raise ValueError(f"metrics: expected names among {', '.join(MEASURES)}, got {unknown}")
-    return dict(metrics) if isinstance(metrics, Mapping) else {name: {} for name in metrics}
+    wanted = (
+        metrics if isinstance(metrics, Mapping) else {key: {} for key in names("metrics", metrics)}
+    )
+    for name, options in wanted.items():
+        if not isinstance(name, str) or name not in MEASURES:
+            raise ValueError(
+                f"metrics: expected names among {', '.join(MEASURES)}, got {shown(name)}"
+            )
+        _check_options(name, options)
+    return dict(wanted)
+
+
+def _check_options(metric: str, options: object) -> None:
+    """Raise a ValueError that begins with metrics unless the metric has these options."""
+    parameters = signature(MEASURES[metric]).parameters.values()
+    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    if not isinstance(options, Mapping) or not set(options) <= known:
+        raise ValueError(
+            f"metrics: expected options of {metric} among {', '.join(sorted(known)) or 'none'}, "
+            f"got {shown(options)}"
+        )

@@ -46,9 +46,9 @@ def _function(*_: Any) -> None:
 
 
 _OPTIMIZER = optional(anything_but(lambda: _function))
-_PATHS = optional(anything_but(lambda: {"blocks": "layers"}, {"blocks": 1}, {1: "layers"}))
+PATHS = optional(anything_but(lambda: {"blocks": "layers"}, {"blocks": 1}, {1: "layers"}))
 _LISTED = anything_but(lambda: {"blocks": "layers"}).bad["dict"]
-_PATHS = Argument(_PATHS.right, {**_PATHS.bad, "dict": _LISTED})
+PATHS = Argument(PATHS.right, {**PATHS.bad, "dict": _LISTED})
 _PATTERN = names(["a", "b"]).without("text", "list ['a', 'a']")
 
 _WHEN: Call = {
@@ -59,7 +59,7 @@ _MODEL: Call = {
     "rows": choice("all"),
     "tokenizer": text("gpt2", optional=True),
     "attribute": text("model", optional=True),
-    "paths": _PATHS,
+    "paths": PATHS,
     **_WHEN,
 }
 _TEXTS: Call = {

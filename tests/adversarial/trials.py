@@ -49,7 +49,7 @@ def check_refusals(
         for label, make in arguments[name].bad.items()
         if (fault := _fault(function, right_arguments(arguments) | {name: make()}, name))
     }
-    assert not faults
+    assert not faults, faults
 
 
 def _fault(function: Callable[..., Any], given: dict[str, Any], name: str) -> str:
@@ -69,14 +69,14 @@ def _fault(function: Callable[..., Any], given: dict[str, Any], name: str) -> st
 
 def message_fault(message: str, name: str) -> str:
     """What is wrong with a message: it is one line, names the argument, shows no inside."""
-    named = message.partition(":")[0].split(", ")
+    named = [each.partition("[")[0] for each in message.partition(":")[0].split(", ")]
     good = name in named and "\n" not in message and len(message) <= _LONGEST
     return "" if good and not _INTERNAL.search(message) else message
 
 
 def check_message(message: str, name: str) -> None:
     """Fail if `message_fault` finds one."""
-    assert not message_fault(message, name)
+    assert not message_fault(message, name), message
 
 
 def snapshot(value: Any) -> Any:

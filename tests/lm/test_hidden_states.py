@@ -198,7 +198,7 @@ def test_values_that_are_not_finite_are_returned() -> None:
         pytest.param({"pooling": "first"}, "pooling: .* got 'first'", id="pooling"),
         pytest.param({"batch_size": 0}, "batch_size: .* at least 1, got 0", id="batch_size"),
         pytest.param({"max_length": 0}, "max_length: .* at least 1, got 0", id="max_length"),
-        pytest.param({"layers": []}, "layers: expected at least one", id="no layers"),
+        pytest.param({"layers": []}, "layers: expected one or more strings", id="no layers"),
         pytest.param(
             {"layers": ["layer_04"]}, "layers: .* layer_03 or final, got layer_04", id="L"
         ),

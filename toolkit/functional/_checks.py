@@ -340,7 +340,8 @@ def _items(name: str, values: object, kind: str) -> list[Any]:
 
 
 def _article(kind: type) -> str:
-    name = "torch.Generator" if kind is torch.Generator else kind.__name__
+    known = {torch.Generator: "torch.Generator", torch.nn.Module: "torch.nn.Module"}
+    name = known.get(kind, kind.__name__)
     return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from toolkit.functional._checks import one_of
+
 Matrix = Literal["input", "output"]
 
 # The last part of the name; before it may stand any modules that are not numbered (a number means
@@ -61,8 +63,7 @@ _COMPILED = re.compile(r"(?<![^.])_orig_mod\.")
 
 def check_matrix(matrix: str) -> None:
     """Raise a ValueError unless ``matrix`` is one of the two."""
-    if matrix not in get_args(Matrix):
-        raise ValueError(f"matrix: expected 'input' or 'output', got {matrix!r}")
+    one_of("matrix", matrix, *get_args(Matrix))
 
 
 def names_of(matrix: Matrix, names: Iterable[str]) -> list[str]:

@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def find_language_model(module: nn.Module, *, attribute: str | None = None) -> "PreTrainedModel":
+def find_language_model(
+    module: nn.Module, *, attribute: str | None = None, argument: str = "module"
+) -> "PreTrainedModel":
     """Return the Hugging Face causal language model inside ``module``.
 
     It is found under any attribute name and inside the wrappers of ``torch.compile``, PEFT and
@@ -17,6 +19,7 @@ def find_language_model(module: nn.Module, *, attribute: str | None = None) -> "
     Args:
         module: Any module, such as a LightningModule, or the model itself.
         attribute: Dotted name of the submodule to search, needed when ``module`` holds several.
+        argument: Name of the caller's argument, for messages.
 
     Returns:
         The model itself, not a copy.
@@ -27,7 +30,7 @@ def find_language_model(module: nn.Module, *, attribute: str | None = None) -> "
             an encoder-decoder, or if PEFT adds virtual tokens to its input.
     """
     if not isinstance(module, nn.Module):
-        raise TypeError(f"module: expected a torch.nn.Module, got {type(module).__name__}")
+        raise TypeError(f"{argument}: expected a torch.nn.Module, got {type(module).__name__}")
     if attribute is not None:
         module = named_submodule(module, attribute, argument="attribute")
     found = _outermost_models(module)
@@ -36,12 +39,12 @@ def find_language_model(module: nn.Module, *, attribute: str | None = None) -> "
     if len(found) != 1:
         listed = ", ".join(f"{name or 'itself'} ({_kind(m)})" for name, m in found.items())
         raise ValueError(
-            "module: expected one Hugging Face language model inside "
-            f"{_kind(module)}, got {listed or 'none'}; "
+            f"{argument}: expected one Hugging Face language model inside {_kind(module)}, "
+            f"got {listed or 'none'}; "
             + ("name one with attribute" if found else "keep it as an attribute of the module")
         )
     model = next(iter(found.values()))
-    _refuse_other_architectures(module, model)
+    _refuse_other_architectures(module, model, argument)
     return model
 
 
@@ -73,18 +76,18 @@ def _outermost_models(module: nn.Module) -> dict[str, "PreTrainedModel"]:
     return {name: model for name, model in models.items() if id(model) not in parts}
 
 
-def _refuse_other_architectures(module: nn.Module, model: "PreTrainedModel") -> None:
+def _refuse_other_architectures(module: nn.Module, model: "PreTrainedModel", argument: str) -> None:
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(
-            f"module: expected a decoder-only language model, got {_kind(model)}, "
+            f"{argument}: expected a decoder-only language model, got {_kind(model)}, "
             "which is an encoder-decoder"
         )
     for wrapper in module.modules():
         adapters = getattr(wrapper, "peft_config", None) or {}
         if any(getattr(adapter, "is_prompt_learning", False) for adapter in adapters.values()):
             raise ValueError(
-                f"module: expected a model that reads its texts alone, got {_kind(wrapper)} that "
-                "adds virtual tokens; measure the base model or use an adapter such as LoRA"
+                f"{argument}: expected a model that reads its texts alone, got {_kind(wrapper)} "
+                "that adds virtual tokens; measure the base model or use an adapter such as LoRA"
             )
 
 

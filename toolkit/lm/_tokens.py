@@ -1,8 +1,10 @@
 """Token ids of texts, as a tokenizer wants them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from toolkit.functional._checks import function, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,10 +30,8 @@ def token_ids(
         ValueError: If there is no text, one has too few tokens, or the special tokens alone are
             more than ``max_length``.
     """
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise TypeError("texts: expected a list of strings, got something else; put them in a list")
-    if len(texts) == 0:
-        raise ValueError("texts: expected at least one text, got none")
+    function("tokenizer", tokenizer)
+    check_texts(texts)
     with _unchanged(tokenizer):
         encoded = tokenizer(list(texts), padding=False, truncation=True, max_length=max_length)
     ids = [_once(tokenizer.bos_token_id, list(one)) for one in encoded["input_ids"]]
@@ -47,6 +47,18 @@ def token_ids(
             f"got {max_length}; raise it"
         )
     return ids
+
+
+def check_texts(texts: object) -> None:
+    """Raise a TypeError unless these are strings in an order, a ValueError if there are none."""
+    ordered = isinstance(texts, Iterable) and not isinstance(texts, str | bytes | Mapping | Set)
+    listed = list(texts) if isinstance(texts, Iterable) else []
+    if not ordered or not all(isinstance(text, str) for text in listed):
+        raise TypeError(
+            f"texts: expected a list of strings, got {shown(texts)}; put them in a list"
+        )
+    if not listed:
+        raise ValueError("texts: expected at least one text, got none")
 
 
 def _once(first: int | None, ids: list[int]) -> list[int]:

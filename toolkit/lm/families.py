@@ -103,7 +103,7 @@ def language_model_parts(
     Raises:
         ValueError: If a part is neither known nor named, or a name fits no module.
     """
-    language_model = find_language_model(model)
+    language_model = find_language_model(model, argument="model")
     named = _named_parts(language_model, paths or {})
     family = FAMILIES.get(_model_type(language_model))
     found = _accessible_parts(language_model)

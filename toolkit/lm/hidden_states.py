@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from toolkit.functional._checks import flag, integer_at_least, lift, one_of
+from toolkit.functional._checks import (
+    flag,
+    instance,
+    integer_at_least,
+    lift,
+    one_of,
+    optional,
+    strings,
+    text_mapping,
+)
 from toolkit.functional.pooling import _last_token, _masked_mean
 from toolkit.interruption import interruption
 from toolkit.lm._batches import (
@@ -28,7 +37,7 @@ from toolkit.lm.families import (
     find_language_model,
     language_model_parts,
 )
-from toolkit.lm.token_losses import LossMeter
+from toolkit.lm.token_losses import LossMeter, is_meter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -85,15 +94,17 @@ def hidden_states(
             has not, the family is unknown, the weights are quantised, sharded or not loaded, or a
             layer's module is not run.
     """
-    language_model = find_language_model(model)
+    instance("model", model, nn.Module)
+    optional(text_mapping, "paths", paths)
+    language_model = find_language_model(model, argument="model")
     check_weights(language_model)
     parts = language_model_parts(language_model, paths=paths)
     names = _chosen_layers(layers, len(parts.blocks))
-    one_of("pooling", pooling, *get_args(Pooling))
-    integer_at_least("max_length", max_length, 1)
-    integer_at_least("batch_size", batch_size, 1)
-    flag("skip_first", skip_first)
+    check_encoding(
+        pooling=pooling, max_length=max_length, batch_size=batch_size, skip_first=skip_first
+    )
     flag("progress", progress)
+    optional(is_meter, "losses", losses)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
     check_fit(ids, parts, language_model)
     reader = _Reader(parts, names, ids, partial(_Pool, pooling=pooling, skip_first=skip_first))
@@ -158,10 +169,26 @@ class _Pool:
         return _masked_mean(lift(hidden).where(mask[..., None], 0), mask).float()
 
 
+def check_encoding(
+    *,
+    pooling: Pooling = "last",
+    max_length: int = 1,
+    batch_size: int = 1,
+    skip_first: bool = False,
+) -> None:
+    """Raise a ValueError unless these options of `hidden_states` say how a text is read."""
+    one_of("pooling", pooling, *get_args(Pooling))
+    integer_at_least("max_length", max_length, 1)
+    integer_at_least("batch_size", batch_size, 1)
+    flag("skip_first", skip_first)
+
+
 def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:
-    names = layer_names(num_blocks) if layers is None else list(dict.fromkeys(layers))
-    if not names:
-        raise ValueError("layers: expected at least one name, got none; leave it out for all")
+    names = (
+        layer_names(num_blocks)
+        if layers is None
+        else list(dict.fromkeys(strings("layers", layers)))
+    )
     check_layers(names, num_blocks)
     return names
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from toolkit.functional._checks import optional, valid_text
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -21,6 +23,8 @@ def load_tokenizer(
     """
     from transformers import AutoTokenizer  # noqa: PLC0415
 
+    valid_text("name", name)
+    optional(valid_text, "revision", revision)
     try:
         return AutoTokenizer.from_pretrained(
             name, revision=revision, gguf_file=gguf_file, trust_remote_code=False

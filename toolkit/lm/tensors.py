@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from toolkit.functional._checks import flag, integer_at_least, optional, valid_text
 from toolkit.lm import _gguf, _pickled, _safetensors
 from toolkit.lm._below import check_models_below
 from toolkit.lm._hub_store import HubRepository
@@ -89,7 +90,13 @@ def read_embedding(
             missing, the weights are packed integers, several tensors match, or a file is damaged
             or wants to run code.
     """
+    valid_text("source", str(source) if isinstance(source, Path) else source)
     check_matrix(matrix)
+    optional(valid_text, "tensor_name", tensor_name)
+    optional(valid_text, "revision", revision)
+    flag("allow_pickle", allow_pickle)
+    if num_rows is not None:
+        integer_at_least("num_rows", num_rows, 1)
     weights, label = _open(str(source), revision, allow_pickle=allow_pickle)
     name, tied = _chosen(weights, matrix, tensor_name)
     shape = weights.shape(name)

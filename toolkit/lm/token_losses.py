@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from toolkit.functional._checks import instance, integer_at_least
 from toolkit.lm._capture import accepted_arguments
 from toolkit.lm._search import find_language_model, output_embedding
 
@@ -54,6 +55,8 @@ class LossMeter:
         self.model = find_language_model(model)
         self.complete = False
         self._base = _base(self.model)
+        if chunk is not None:
+            integer_at_least("chunk", chunk, 1)
         self._chunk = chunk or max(1, _LOGITS_AT_ONCE // _num_rows(self.model))
         self._hidden: Tensor | None = None
         self._loss_sum = 0.0
@@ -168,6 +171,11 @@ class LossMeter:
     def _own_logits(self, inputs: Mapping[str, Tensor]) -> Tensor:
         logits: Tensor = self.model(**_accepted(self.model, inputs)).logits
         return logits
+
+
+def is_meter(name: str, value: object) -> LossMeter:
+    """Return ``value`` if it is a `LossMeter`, else raise a TypeError."""
+    return instance(name, value, LossMeter)
 
 
 def _accepted(module: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:

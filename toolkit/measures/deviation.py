@@ -3,6 +3,7 @@
 import math
 
 from toolkit.functional import EmbeddingDeviation, embedding_deviation, log10_model_capacity
+from toolkit.functional._checks import instance, number_at_least
 from toolkit.measures.subject import Subject
 from toolkit.points import Point, num_nonfinite
 
@@ -22,6 +23,8 @@ def deviation_points(subject: Subject, *, num_sigma: float = 2.0) -> list[Point]
     Raises:
         ValueError: If ``num_sigma`` is out of range or a matrix has fewer than two non-zero rows.
     """
+    instance("subject", subject, Subject)
+    number_at_least("num_sigma", num_sigma, 0)
     points = [Point("tied", "", float(subject.tied))]
     for name, matrix in subject.matrices.items():
         if name == "output" and subject.tied:

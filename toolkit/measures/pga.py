@@ -9,6 +9,7 @@ from toolkit.functional import subspace_pga
 from toolkit.functional._checks import (
     different,
     flag,
+    instance,
     integer_at_least,
     integers_at_least,
     valid_seed,
@@ -76,6 +77,7 @@ def pga_points(
     Raises:
         ValueError: If ``k`` is above a layer's width, or an option is out of range.
     """
+    instance("subject", subject, Subject)
     removals = check_pga_options(k, num_null, remove, seed)
     flag("center_unembedding", center_unembedding)
     flag("fold_norm", fold_norm)

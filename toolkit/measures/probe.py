@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from toolkit.functional import fit_linear_probe, probe_accuracy
+from toolkit.functional._checks import instance, integer_at_least, positives
 from toolkit.measures.subject import Subject
 from toolkit.points import Point, num_nonfinite
 
@@ -28,6 +29,9 @@ def probe_points(
     Raises:
         ValueError: If the texts have no labels or an option is out of range.
     """
+    instance("subject", subject, Subject)
+    positives("l2", l2)
+    integer_at_least("max_iter", max_iter, 1)
     texts = subject.labelled
     train, test = subject.states("train"), subject.states("test")
     num_test = len(texts.test_labels)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from toolkit.functional import covariance_eigenvalues, mean_cosine, rankme
+from toolkit.functional._checks import instance
 from toolkit.functional._eigenvalues import (
     alpha_from_eigenvalues,
     check_fit_range,
@@ -41,6 +42,7 @@ def spectrum_points(subject: Subject, *, fit_range: tuple[int, int] = (11, 100))
     Raises:
         ValueError: If ``fit_range`` is no range of ranks or there are fewer than 3 texts.
     """
+    instance("subject", subject, Subject)
     check_fit_range(fit_range)
     points = []
     for layer, hidden in subject.states("test").items():

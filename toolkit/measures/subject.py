@@ -6,12 +6,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from toolkit.data.labelled_texts import LabelledTexts
+from toolkit.functional._checks import (
+    function,
+    instance,
+    one_of,
+    optional,
+    shown,
+    text_mapping,
+)
 from toolkit.functional._checks import names as checked_names
-from toolkit.functional._checks import one_of, optional, text_mapping
 from toolkit.functional.subspace import ReadoutSubspace, readout_subspace
+from toolkit.lm._tokens import check_texts
 from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.families import (
     LanguageModelParts,
@@ -20,8 +28,8 @@ from toolkit.lm.families import (
     language_model_parts,
     readout_matrix,
 )
-from toolkit.lm.hidden_states import hidden_states, layer_names
-from toolkit.lm.token_losses import LossMeter
+from toolkit.lm.hidden_states import check_encoding, hidden_states, layer_names
+from toolkit.lm.token_losses import LossMeter, is_meter
 from toolkit.points import num_nonfinite
 
 if TYPE_CHECKING:
@@ -61,7 +69,12 @@ class Subject:
         encoding: Mapping[str, Any] | None = None,
         losses: LossMeter | None = None,
     ) -> None:
+        instance("model", model, nn.Module)
+        optional(function, "tokenizer", tokenizer)
+        if not isinstance(texts, LabelledTexts | None):
+            check_texts(texts)
         one_of("rows", rows, "tokenizer", "all")
+        optional(_check_encoding, "encoding", encoding)
         optional(text_mapping, "paths", paths)
         self.model = model
         self.tokenizer = tokenizer
@@ -71,7 +84,7 @@ class Subject:
         self.rows: Rows = rows if tokenizer is not None else "all"
         self._texts = texts
         self._encoding = {"paths": paths, **(encoding or {})}
-        self._losses = losses
+        self._losses = optional(is_meter, "losses", losses)
         self._states: dict[Part, dict[str, Tensor]] = {}
         # Layers before the last are read by what may include OPT's projection and a norm's gain.
         self._readouts: dict[tuple[int, bool, bool, bool], ReadoutSubspace] = {}
@@ -184,6 +197,17 @@ def _name(tokenizer: "PreTrainedTokenizerBase | None") -> str | None:
         return None
     name = str(getattr(tokenizer, "name_or_path", ""))
     return type(tokenizer).__name__ if not name or Path(name).exists() else name
+
+
+def _check_encoding(name: str, encoding: Mapping[str, Any]) -> None:
+    """Raise a ValueError unless these are options of `hidden_states`."""
+    known = {"pooling", "max_length", "batch_size", "skip_first"}
+    unknown = set(encoding) - known if isinstance(encoding, Mapping) else {"none"}
+    if unknown:
+        raise ValueError(
+            f"{name}: expected options among {', '.join(sorted(known))}, got {shown(encoding)}"
+        )
+    check_encoding(**encoding)
 
 
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:

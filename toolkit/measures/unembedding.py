@@ -5,6 +5,7 @@ import math
 from torch import Tensor
 
 from toolkit.functional import feature_norms, mean_squared_overlap
+from toolkit.functional._checks import instance
 from toolkit.measures.subject import Subject
 from toolkit.points import Point, num_nonfinite
 
@@ -32,6 +33,7 @@ def unembedding_points(subject: Subject) -> list[Point]:
         ``overlap_times_m`` (1 for random isotropic rows), ``num_dropped`` rows of norm below 1e-6
         and ``num_nonfinite`` of ``output``.
     """
+    instance("subject", subject, Subject)
     matrix = subject.matrices["output"]
     bad, num_rows = num_nonfinite(matrix), len(matrix)
     values = dict.fromkeys(_QUANTITIES, math.nan)
