@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.interruption import Interrupted, Interruption
+from toolkit.interruption import Interrupted, Interruption, _leave
 
 ROOT = Path(__file__).parent.parent
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -226,3 +226,15 @@ def test_a_forked_process_dies_of_sigterm_and_tells_its_parent_nothing() -> None
     """
     done = run_child(body, signal.SIGTERM)
     assert (done.returncode, done.stdout) == (0, "15 False\n"), done.stderr
+
+
+def test_a_process_ends_though_nobody_reads_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+
+    def broken(descriptor: int, text: bytes) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("os.write", broken)
+    monkeypatch.setattr("os._exit", codes.append)
+    _leave(signal.SIGTERM)
+    assert codes == [143]

@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 # After this time a process that is not to finish anything first ends without unwinding.
@@ -157,10 +157,12 @@ class Interruption:
 
 def _leave(signum: int) -> None:
     """End the process without unwinding; files are written in one piece, so that none is torn."""
-    if sys.stdout.isatty():
-        # A progress bar has hidden it.
-        os.write(1, _SHOW_CURSOR)
-    os.write(2, b"interrupted\n")
+    # Whoever read what is written may have left, and the process ends all the same.
+    with suppress(OSError):
+        if sys.stdout.isatty():
+            # A progress bar has hidden it.
+            os.write(1, _SHOW_CURSOR)
+        os.write(2, b"interrupted\n")
     os._exit(128 + signum)
 
 
