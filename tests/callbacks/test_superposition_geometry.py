@@ -157,7 +157,9 @@ def test_tags_figures_and_rows_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threshold", [-0.1, math.nan])
 def test_bad_threshold(threshold: float) -> None:
-    with pytest.raises(ValueError, match="represented_threshold: expected a norm of at least 0"):
+    with pytest.raises(
+        ValueError, match="represented_threshold: expected a finite number of at least 0"
+    ):
         SuperpositionGeometry(represented_threshold=threshold)
 
 
