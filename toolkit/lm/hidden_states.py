@@ -101,9 +101,12 @@ def hidden_states(
     parts = language_model_parts(language_model, paths=paths)
     names = _chosen_layers(layers, len(parts.blocks))
     check_encoding(
-        pooling=pooling, max_length=max_length, batch_size=batch_size, skip_first=skip_first
+        pooling=pooling,
+        max_length=max_length,
+        batch_size=batch_size,
+        skip_first=skip_first,
+        progress=progress,
     )
-    flag("progress", progress)
     optional(is_meter, "losses", losses)
     ids = token_ids(tokenizer, texts, max_length=max_length, min_length=1 + skip_first)
     check_fit(ids, parts, language_model)
@@ -175,12 +178,14 @@ def check_encoding(
     max_length: int = 1,
     batch_size: int = 1,
     skip_first: bool = False,
+    progress: bool = False,
 ) -> None:
     """Raise a ValueError unless these options of `hidden_states` say how a text is read."""
     one_of("pooling", pooling, *get_args(Pooling))
     integer_at_least("max_length", max_length, 1)
     integer_at_least("batch_size", batch_size, 1)
     flag("skip_first", skip_first)
+    flag("progress", progress)
 
 
 def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:

@@ -201,7 +201,7 @@ def _name(tokenizer: "PreTrainedTokenizerBase | None") -> str | None:
 
 def _check_encoding(name: str, encoding: Mapping[str, Any]) -> None:
     """Raise a ValueError unless these are options of `hidden_states`."""
-    known = {"pooling", "max_length", "batch_size", "skip_first"}
+    known = {"pooling", "max_length", "batch_size", "skip_first", "progress"}
     unknown = set(encoding) - known if isinstance(encoding, Mapping) else {"none"}
     if unknown:
         raise ValueError(
