@@ -405,6 +405,26 @@ def test_a_walk_is_one_process_in_a_batch_job_of_several_tasks(
     assert {row.step for row in rows_of(tmp_path)} == {8}
 
 
+@pytest.mark.parametrize("option", [[], ["--dry_run"]], ids=["walk", "dry run"])
+def test_pickled_folders_are_refused_before_anything_is_measured(
+    folders: Path, tmp_path: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(folders / "step-0000", tmp_path / "hf" / "step-0")
+    pickled = tmp_path / "hf" / "step-1"
+    shutil.copytree(folders / "step-0008", pickled)
+    (pickled / "model.safetensors").unlink()
+    torch.save(tiny_model(seed=8).state_dict(), pickled / "pytorch_model.bin")
+    assert probe(tmp_path, local(f"{tmp_path}/hf/*", name="tiny"), *option) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"error: checkpoint: expected safetensors in {pickled}, got pytorch_model.bin; convert "
+        "them, name a GGUF file itself, or set allow_pickle\n"
+    )
+    assert not (tmp_path / "runs").exists()
+    allowed = local(f"{tmp_path}/hf/*", name="tiny", allow_pickle=True)
+    assert probe(tmp_path, allowed, "--dry_run") == 0
+
+
 def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -> None:
     for number, steps in enumerate(((1, 2), (1,))):
         for step in steps:

@@ -81,11 +81,8 @@ class Walk:
                 record.drop(checkpoint)
         # A commit fixes the weights; a folder's name does not, and must be opened.
         waiting = [c for c in checkpoints if not c.commit or record.hash_of(c) is None]
-        # What cannot be had is told of before anything is fetched.
-        if waiting and self.data is None:
-            self._check_texts(record)
-        elif waiting and self.data is not None:
-            self.data.prepare_data()
+        if waiting:
+            self._prepare(waiting, record)
         walk = fetch_ahead(
             waiting, record=self.folder / _RECORD_OF_FILES, max_disk_gb=self.max_disk_gb
         )
@@ -216,6 +213,16 @@ class Walk:
             "weights_hash": digest,
             "versions": versions("lightning", "transformers"),
         }
+
+    def _prepare(self, waiting: Sequence[Checkpoint], record: WalkRecord) -> None:
+        """Say what cannot be had before anything is fetched or measured."""
+        for checkpoint in waiting:
+            if not checkpoint.commit:
+                checkpoint.missing()
+        if self.data is None:
+            self._check_texts(record)
+        else:
+            self.data.prepare_data()
 
     def _check_texts(self, record: WalkRecord) -> None:
         """Refuse to continue a curve with other texts: a file's name does not say what is in it."""

@@ -18,6 +18,7 @@ from toolkit.lm._stores import Folder
 from toolkit.lm._weight_files import Weights
 from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
+from toolkit.lm.local_checkpoints import check_kind_of_weights
 from toolkit.lm.pretrained import load_tokenizer
 from toolkit.stages import stage
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
-_OTHER_WEIGHTS = (".bin", ".gguf")
 _SHOWN_NAMES = 3
 _GIB = 2**30
 
@@ -43,13 +43,7 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
         ValueError: If there are no such weights, they are damaged or lack a tensor, or the model
             needs code of its own.
     """
-    if not allow_pickle and not any(folder.glob("*.safetensors")):
-        others = sorted(p.name for p in folder.glob("*") if p.suffix in _OTHER_WEIGHTS)
-        advice = "; convert them, name a GGUF file itself, or set allow_pickle" if others else ""
-        raise ValueError(
-            f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
-            f"{advice}"
-        )
+    check_kind_of_weights(folder, label, allow_pickle=allow_pickle)
     try:
         options = _checked_names(folder, allow_pickle=allow_pickle)
     except ValueError as error:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import torch
 
-from toolkit.lm.checkpoints import Checkpoint, OpenedModel
+from toolkit.lm.checkpoints import Checkpoint, OpenedModel, RemoteFile
+
+_OTHER_WEIGHTS = (".bin", ".gguf")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +21,11 @@ class FolderCheckpoint(Checkpoint):
 
     folder: Path
     allow_pickle: bool = False
+
+    def missing(self) -> list[RemoteFile]:
+        """Return nothing: all is here, or refused before anything is loaded."""
+        check_kind_of_weights(self.folder, str(self.folder), allow_pickle=self.allow_pickle)
+        return []
 
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
         """Load the folder."""
@@ -44,6 +51,27 @@ class GgufCheckpoint(Checkpoint):
         from toolkit.lm._loading import load_gguf  # noqa: PLC0415
 
         return load_gguf(self.path, dtype)
+
+
+def check_kind_of_weights(folder: Path, label: str, *, allow_pickle: bool) -> None:
+    """Refuse a folder whose weights are pickled, unless that is asked for, or not there.
+
+    Args:
+        folder: A folder of a Hugging Face model.
+        label: What to call the model in messages.
+        allow_pickle: Whether anything else is accepted.
+
+    Raises:
+        ValueError: If it holds no safetensors.
+    """
+    if allow_pickle or any(folder.glob("*.safetensors")):
+        return
+    others = sorted(path.name for path in folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
+    advice = "; convert them, name a GGUF file itself, or set allow_pickle" if others else ""
+    raise ValueError(
+        f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
+        f"{advice}"
+    )
 
 
 def is_gguf(path: Path) -> bool:
