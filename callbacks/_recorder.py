@@ -25,6 +25,8 @@ class Recorder:
 
     def __init__(self, trainer: L.Trainer) -> None:
         self._is_walk = is_walk(trainer.loggers)
+        loggers = [logger for logger in trainer.loggers if isinstance(logger, ModelLogger)]
+        self._unfinished = loggers[0].unfinished if loggers else None
         # A collective: each rank's logger may count another version.
         folder = trainer.strategy.broadcast(_table_folder(trainer.loggers))
         self._run = "/".join(folder.parts[-2:]) if folder else ""
@@ -82,12 +84,18 @@ class Recorder:
             return False
         return self.table is not None and self.table.holds(rows[0])
 
+    def finished(self, prefix: str) -> list[MeasurementRow]:
+        """Return the rows that a walk, before it was killed, has written at this checkpoint."""
+        return [] if self._unfinished is None else self._unfinished.rows.get(prefix, [])
+
     def write(
-        self, moment: Moment, rows: list[MeasurementRow], values: Mapping[str, float]
+        self, moment: Moment, rows: list[MeasurementRow], values: Mapping[str, float], prefix: str
     ) -> None:
-        """Append the rows and log the values at the moment's own step."""
-        if self.table is not None:
+        """Append the rows, unless they are there, and log the values at the moment's own step."""
+        if self.table is not None and not self.finished(prefix):
             self.table.append(rows)
+            if self._unfinished is not None:
+                self._unfinished.note(prefix, rows)
         for logger in moment.trainer.loggers:
             logger.log_metrics(dict(values), step=moment.step)
 

@@ -296,7 +296,7 @@ class MeasurementCallback(Callback, ABC):
         moment = Moment(trainer, pl_module, step, _measuring(_callbacks(trainer))[0].shared, source)
         try:
             with untouched(pl_module), suited_to(pl_module):
-                points = self.measure(moment)
+                points = self._finished_points() or self.measure(moment)
                 # What is measured is written whole, whatever signal comes.
                 with interruption.deferred():
                     self._publish(moment, points)
@@ -307,6 +307,20 @@ class MeasurementCallback(Callback, ABC):
             if self._fitting:
                 self.history.setdefault(step, {})
             self._warn(f"failed at step {step}", error)
+
+    def _finished_points(self) -> list[Point]:
+        """Return what this has measured at the checkpoint of a walk that was killed behind it."""
+        rows = self._recorder.finished(self.prefix) if self._recorder else []
+        return [
+            Point(
+                row.quantity,
+                row.layer,
+                row.value,
+                row.num_points,
+                "" if row.metric == self.prefix else row.metric.removesuffix(self._suffix),
+            )
+            for row in rows
+        ]
 
     @property
     def _raises(self) -> bool:
@@ -353,7 +367,7 @@ class MeasurementCallback(Callback, ABC):
         # Validation may meet weights that this folder has measured, and step 0 those of validation.
         if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
             return
-        recorder.write(moment, rows, values)
+        recorder.write(moment, rows, values, self.prefix)
         boards = figure_boards(moment.trainer.loggers)
         for name, figure in self.figures(moment, values).items() if boards else ():
             for board in boards:

@@ -370,7 +370,7 @@ def broken(root: Path, folder: Path, kind: str) -> str:
     ("kind", "message"),
     [
         ("config.json", "checkpoint: expected a model's folder with config.json, got"),
-        ("model.safetensors", "checkpoint: expected config.json and weights in"),
+        ("model.safetensors", "checkpoint: expected safetensors in .*, got no weights"),
         ("pickle", "checkpoint: expected safetensors in .* set allow_pickle"),
         ("tokenizer", "tokenizer: expected one beside the weights, got none in"),
         ("family", "model: expected a causal language model of a known family"),

@@ -10,8 +10,9 @@ from typing import Any
 import lightning  # noqa: F401
 import pytest
 
-from callbacks import SubspacePGA
+from callbacks import EmbeddingDeviation, LinearProbe, SubspacePGA
 from tests.callbacks.events import images
+from tests.callbacks.language import small_texts
 from tests.lm.listed_hub import save_revision
 from tests.probing import curves_of, local, probe
 from toolkit import table, walk
@@ -85,10 +86,52 @@ class Killer:
         return append
 
 
+@pytest.mark.parametrize("change", ["none", "weights", "texts"])
+def test_callbacks_that_were_done_with_a_checkpoint_do_not_measure_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    save_revision(tmp_path / "hf" / "step-1", seed=1)
+    series = local(f"{tmp_path}/hf/*", name="tiny")
+    child = os.fork()
+    if child == 0:
+        # The second of three callbacks.
+        monkeypatch.setattr(LinearProbe, "measure", lambda *_: os.kill(os.getpid(), 9))
+        os._exit(probe(tmp_path, series))
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    version = tmp_path / "runs/walk/version_0"
+    assert {row.metric for row in read_measurements(version / "measurements.csv")} == {"pga"}
+    if change == "weights":
+        save_revision(tmp_path / "hf" / "step-1", seed=2)
+    if change == "texts":
+        other = small_texts(tmp_path).load()
+        drawn = other._replace(test_texts=other.test_texts[::-1])
+        monkeypatch.setattr("toolkit.measures.text_set._loaded", lambda *_: drawn)
+    measured: list[type] = []
+    for kind in (SubspacePGA, LinearProbe, EmbeddingDeviation):
+        plain = kind.measure
+
+        def measure(self: Any, moment: Any, plain: Any = plain) -> Any:
+            measured.append(type(self))
+            return plain(self, moment)
+
+        monkeypatch.setattr(kind, "measure", measure)
+    assert probe(tmp_path, series) == 0
+    again = [] if change == "none" else [SubspacePGA]
+    assert measured == [*again, LinearProbe, EmbeddingDeviation]
+    (tmp_path / "runs").rename(tmp_path / "killed")
+    assert probe(tmp_path, series) == 0
+    killed, whole = (tmp_path / name / "walk/version_0" for name in ("killed", "runs"))
+    assert (killed / "measurements.csv").read_bytes() == (whole / "measurements.csv").read_bytes()
+    assert curves_of(killed / "tiny") == curves_of(whole / "tiny")
+    assert images(killed / "tiny") == images(whole / "tiny")
+    assert not (killed / "unfinished.json").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*holds the same weights")
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    for step in range(8):
+    for step in range(10):
         save_revision(tmp_path / "hf" / f"step-{step}", seed=0 if step == 5 else step)
     series = local(f"{tmp_path}/hf/*", name="tiny")
     for place, time in KILLS:
@@ -105,4 +148,4 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert (killed / "measurements.csv").read_bytes() == (whole / "measurements.csv").read_bytes()
     assert curves_of(killed / "tiny") == curves_of(whole / "tiny")
     assert images(killed / "tiny") == images(whole / "tiny")
-    assert {row.step for row in read_measurements(whole / "measurements.csv")} == set(range(8))
+    assert {row.step for row in read_measurements(whole / "measurements.csv")} == set(range(10))

@@ -9,6 +9,8 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
+from toolkit.unfinished import Unfinished
+
 _SECONDS_BETWEEN_FLUSHES = 5
 _DIGEST_BYTES = 4
 
@@ -19,6 +21,9 @@ class ModelLogger(TensorBoardLogger):
     Args:
         table_folder: The run's folder, with the table that all its models share.
         model: Name of the model.
+
+    Attributes:
+        unfinished: What is whole of the checkpoint under way, None outside of a walk's record.
     """
 
     def __init__(self, table_folder: Path, model: str) -> None:
@@ -30,6 +35,7 @@ class ModelLogger(TensorBoardLogger):
             flush_secs=_SECONDS_BETWEEN_FLUSHES,
         )
         self.table_folder = table_folder
+        self.unfinished: Unfinished | None = None
 
     @override
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:

@@ -72,7 +72,9 @@ class Walk:
         Raises:
             ValueError: If one cannot be had or measured; what is measured until then stays.
         """
-        record = WalkRecord(self.folder)
+        record = WalkRecord(
+            self.folder, texts_hash=lambda: fingerprint(self.texts) if self.data is None else ""
+        )
         for callback in self._measuring:
             # Their own setup does it too late for a walk that has nothing left to do.
             callback.number_among(self.callbacks)
@@ -120,6 +122,8 @@ class Walk:
             digest = weights_hash(opened.model.named_parameters())
         if record.hash_of(checkpoint) == digest:
             return
+        record.resume(checkpoint, digest)
+        logger.unfinished = record.unfinished
         if record.drop(checkpoint):
             self.restore(record, checkpoint.name)
         with stage(f"{checkpoint.label}: measurements"):

@@ -1,7 +1,7 @@
 """What a walk has measured: each checkpoint whole, in table and curves, or not at all."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from toolkit.lm.checkpoints import Checkpoint
 from toolkit.model_logger import model_folder
 from toolkit.points import Point, measurement_rows
 from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
+from toolkit.unfinished import Unfinished
 
 METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"
@@ -26,14 +27,20 @@ class WalkRecord:
 
     Args:
         folder: The run's folder.
+        texts_hash: Returns the fingerprint of the texts that are read.
+
+    Attributes:
+        unfinished: The callbacks that are done with the checkpoint that was under way.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, texts_hash: Callable[[], str] = str) -> None:
         self._folder = folder
+        self.unfinished = Unfinished(folder, texts_hash)
         self.table = MeasurementTable(folder / TABLE_NAME)
         rows = self.table.rows()
         self._done = _last_rows(rows)
-        self.table.keep(lambda row: (row.model, row.step) in self._done)
+        self._partial = _identities(self._resumed(rows))
+        self._cut()
         for model in {row.model for row in rows}:
             self.keep_points(model)
 
@@ -100,7 +107,7 @@ class WalkRecord:
         for step, first in self.duplicates(model).items():
             if first == checkpoint.step < step:
                 self._done.pop((model, step), None)
-        self.table.keep(lambda row: (row.model, row.step) in self._done)
+        self._cut()
         self.keep_points(model)
         return True
 
@@ -110,6 +117,29 @@ class WalkRecord:
         rows = measurement_rows([*points, last], common)
         self.table.append(rows)
         self._done[rows[-1].model, rows[-1].step] = rows[-1]
+        self._partial = set()
+        self.unfinished.clear()
+
+    def resume(self, checkpoint: Checkpoint, weights_hash: str) -> None:
+        """Keep what callbacks have measured at this checkpoint before a kill, and nothing else."""
+        kept = [row for rows in self.unfinished.rows.values() for row in rows]
+        wanted = (checkpoint.name, checkpoint.step, checkpoint.revision, checkpoint.commit)
+        found = {(row.model, row.step, row.revision, row.commit) for row in kept}
+        if found != {wanted} or {row.weights_hash for row in kept} != {weights_hash}:
+            self._partial = set()
+            self.unfinished.clear()
+            self._cut()
+
+    def _resumed(self, rows: Sequence[MeasurementRow]) -> list[MeasurementRow]:
+        """Return the rows of finished callbacks at the last checkpoint, if it is not whole."""
+        last = [row for row in rows if rows and (row.model, row.step) == _place(rows[-1])]
+        if not last or _place(last[0]) in self._done:
+            return []
+        return [row for some in self.unfinished.resume(last).values() for row in some]
+
+    def _cut(self) -> None:
+        """Remove the rows that are neither of a whole checkpoint nor of a finished callback."""
+        self.table.keep(lambda row: _place(row) in self._done or _identity(row) in self._partial)
 
     def texts_hashes(self) -> set[str]:
         """Return the fingerprints of the texts that were read."""
@@ -145,6 +175,18 @@ def measured_before(checkpoints: Iterable[Checkpoint], folder: Path) -> list[Che
     path = folder / TABLE_NAME
     done = _last_rows(read_measurements(path) if path.exists() else [])
     return [one for one in checkpoints if one.commit and _hash_of(one, done) is not None]
+
+
+def _place(row: MeasurementRow) -> tuple[str, int]:
+    return row.model, row.step
+
+
+def _identity(row: MeasurementRow) -> tuple[str | int, ...]:
+    return row.model, row.step, row.metric, row.quantity, row.layer
+
+
+def _identities(rows: Iterable[MeasurementRow]) -> set[tuple[str | int, ...]]:
+    return {_identity(row) for row in rows}
 
 
 def _last_rows(rows: Iterable[MeasurementRow]) -> dict[tuple[str, int], MeasurementRow]:
