@@ -113,7 +113,9 @@ CALLS: dict[str, tuple[Callable[..., Any], Call]] = {
             "rows": choice("all"),
             "paths": PATHS,
             "losses": _LOSSES,
-            "encoding": optional(anything_but(lambda: {"max_length": 4}, {"nope": 1})),
+            "encoding": optional(
+                anything_but(lambda: {"max_length": 4, "progress": True}, {"nope": 1})
+            ),
         },
     ),
     "deviation_points": (
