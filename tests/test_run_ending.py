@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from tests.test_cli import (
     EVERY_10,
     TINY,
+    TOY,
     assert_same_run,
     assert_same_state,
     fit,
@@ -125,6 +126,41 @@ def test_a_run_keeps_whole_steps_and_goes_on_from_them(
     assert steps_of(version)["val_loss"] == steps_of(whole)["val_loss"]
 
 
+EPOCHS = [*TOY, "--trainer.max_epochs=4", "--data.steps_per_epoch=10"]
+
+
+@pytest.fixture(scope="module", params=["every_n_train_steps=5", "every_n_epochs=1"])
+def epochs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[list[str], Path]:
+    """Arguments of a run of epochs, each validated at its end, and such a run."""
+    root = tmp_path_factory.mktemp("epochs")
+    arguments = [*EPOCHS, f"--checkpoint.{request.param}"]
+    assert fit(root, *arguments) == 0
+    return arguments, root / "superposition_autoencoder" / "version_0"
+
+
+@pytest.mark.parametrize(
+    ("hook", "step", "by"),
+    [
+        ("last_hook", 10, "SIGTERM"),
+        ("validation", 20, "SIGINT"),
+        ("training", 20, "SIGTERM"),
+        ("last_hook", 20, "error"),
+        ("validation", 20, "error"),
+        ("update", 20, "error"),
+        ("update", 25, "error"),
+    ],
+)
+def test_a_run_of_epochs_goes_on_from_any_of_its_steps(
+    tmp_path: Path, epochs: tuple[list[str], Path], hook: Hook, step: int, by: str
+) -> None:
+    arguments, whole = epochs
+    assert fit(tmp_path, *arguments, *ending(hook, step, by)) != 0
+    assert fit(tmp_path, *arguments, "--ckpt_path=last") == 0
+    assert_same_run(whole, tmp_path / "superposition_autoencoder" / "version_0")
+
+
 @pytest.mark.parametrize(("by", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
 def test_before_the_first_batch_nothing_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], by: str, code: int
@@ -177,7 +213,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(
         assert fit(tmp_path, *VALIDATED) == 1
     version = tmp_path / "tiny_model" / "version_0"
     *_, lost, kept, _ = capsys.readouterr().err.splitlines()
-    assert lost.startswith("step 20 could not be kept: [Errno 28] No space left on device")
+    assert lost.endswith("step=20.ckpt.tmp: No space left on device")
     assert kept.startswith(f"step 10 is the last one that is kept, in {version}")
     names = {path.name for path in (version / "checkpoints").iterdir()}
     assert names == {"last.ckpt", "step=10.ckpt"}

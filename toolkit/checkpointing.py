@@ -13,7 +13,7 @@ from typing_extensions import override
 from toolkit.atomic import naming
 from toolkit.random_states import RunRandomStates
 from toolkit.run_folder import LAST_CHECKPOINT, SAVED_AT
-from toolkit.run_loops import validation_follows
+from toolkit.run_loops import restore_loaders, validation_follows
 
 _DEFAULT_EVERY_N_STEPS = 1000
 
@@ -103,8 +103,9 @@ class RunCheckpoint(ModelCheckpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Go on with the random states of the checkpoint, at the last moment before training."""
+        """Go on with the batches and random states of the checkpoint, just before training."""
         super().on_train_start(trainer, pl_module)
+        restore_loaders(trainer)
         self._random_states.restore(trainer)
 
     @override

@@ -47,6 +47,22 @@ def is_at_end(trainer: Trainer) -> bool:
     return trainer.is_last_batch and epochs is not None and 0 <= epochs <= trainer.current_epoch + 1
 
 
+def restore_loaders(trainer: Trainer) -> None:
+    """Let the training loaders go on where the checkpoint left them.
+
+    Lightning does so only if it asks for the loaders after the checkpoint has been read, and not
+    at the end of an epoch. A run that is limited by epochs, whose optimiser asks how many steps
+    that makes, would begin with the first batch again.
+    """
+    loop = trainer.fit_loop
+    states = loop._combined_loader_states_to_load  # noqa: SLF001 - there is no public name
+    loader, fetcher = loop._combined_loader, loop._data_fetcher  # noqa: SLF001
+    if states and loader is not None and fetcher is not None:
+        loader._load_state_dicts(states)  # noqa: SLF001
+        loop._combined_loader_states_to_load = []  # noqa: SLF001
+        iter(fetcher)
+
+
 def due_validation_in(fit_loop: dict[str, Any]) -> None:
     """Change the saved state of the loops to that of a batch whose validation is about to begin.
 
