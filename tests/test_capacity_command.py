@@ -284,6 +284,15 @@ def test_a_fit_that_no_law_can_take_is_refused(tmp_path: Path) -> None:
 def test_a_deviation_that_no_cosine_reaches_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
     text = ask(capsys, "--dim", "4", "--num_vectors", "1e30", "--law", "jl")
     assert text.splitlines()[1].endswith("beyond the law: no cosine is above 1")
+    args = ("--dim", "16", "--num_vectors", "1e30", "100", "--law", "full", "ratio", "jl")
+    answers = ask_json(capsys, *args)["answers"]
+    marks = {(each["law"], each["num_vectors"]): each["beyond_law"] for each in answers}
+    assert all(each["beyond_law"] == (each["epsilon"] >= 1) for each in answers)
+    # sqrt(1.293 ln(1e30 / 16) / 16) = 2.3, sqrt(1.293 ln(100 / 16) / 16) = 0.38
+    assert marks["ratio", 1e30] is True
+    assert marks["ratio", 100] is False
+    (forward,) = ask_json(capsys, "--dim", "16", "--epsilon", "0.9", "--law", "jl")["answers"]
+    assert forward["beyond_law"] is False
 
 
 def test_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:

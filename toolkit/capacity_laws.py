@@ -36,11 +36,13 @@ class Answer(NamedTuple):
         value: Decimal logarithm of the capacity, or the deviation.
         interval: Its 95 % interval, None for a law whose constants have none.
         extrapolates: Whether k/d lies outside the points that the law was fitted to.
+        beyond_law: Whether the deviation is 1 or more, which no cosine reaches.
     """
 
     value: float
     interval: Interval | None
     extrapolates: bool
+    beyond_law: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,8 @@ class CapacityLaw:
         interval = None
         if self.resamples:
             interval = deviation_interval(dim, num_vectors, self.resamples, law=self.law)
-        return Answer(value, interval, self._extrapolates(math.log10(num_vectors / dim)))
+        extrapolates = self._extrapolates(math.log10(num_vectors / dim))
+        return Answer(value, interval, extrapolates, beyond_law=value >= 1)
 
     def _extrapolates(self, log10_ratio: float) -> bool:
         if self.ratios is None:

@@ -115,7 +115,7 @@ def _answer_table(questions: Sequence["Question"], laws: Sequence[CapacityLaw]) 
             show = _power_of_ten if forward else "{:.4g}".format
             interval = "-" if answer.interval is None else " to ".join(map(show, answer.interval))
             note = "extrapolated" if answer.extrapolates else ""
-            if not forward and answer.value >= 1:
+            if answer.beyond_law:
                 note = "beyond the law: no cosine is above 1"
             rows.append((str(question.dim), given, law.label, show(answer.value), interval, note))
     ranges = [
@@ -155,6 +155,7 @@ def _answer_record(question: "Question", law: CapacityLaw, answer: Answer) -> di
         "law": law.label,
         "constants": law.constants,
         "extrapolates": answer.extrapolates,
+        "beyond_law": answer.beyond_law,
     }
     ends = None if answer.interval is None else list(answer.interval)
     if question.epsilon is None:
