@@ -102,6 +102,29 @@ def test_the_gradient_scales_with_what_comes_from_above() -> None:
     torch.testing.assert_close(thrice, [3 * gradient for gradient in once])
 
 
+@pytest.mark.parametrize("gram", ROUTES)
+@pytest.mark.parametrize("m", [2, 7, 30])
+def test_the_order_inside_a_sample_changes_nothing(
+    gram: bool, m: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconstruction, "_prefers_gram", lambda *_: gram)
+    inputs = batch("dense")
+    row, feature = inputs.nonzero(as_tuple=True)
+    mixed = torch.randperm(len(row), generator=torch.Generator().manual_seed(1))
+    order = mixed[torch.sort(row[mixed], stable=True).indices]
+    row, feature = row[order], feature[order]
+    assert bool(((row.diff() == 0) & (feature.diff() < 0)).any())
+    weight, bias = (p.requires_grad_() for p in parameters(m, trained=False))
+    cells = cell_layout(row, feature, inputs[row, feature], len(inputs))
+    loss = reconstruction_loss(weight, bias, cells)
+    exact = dense_reconstruction_loss(weight, bias, inputs)
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-12)
+    for ours, theirs in zip(
+        gradients(loss, weight, bias), gradients(exact, weight, bias), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)
+
+
 def test_inputs_are_left_alone() -> None:
     inputs = batch("sparse")
     row, feature = inputs.nonzero(as_tuple=True)
@@ -157,6 +180,15 @@ def test_bad_cells() -> None:
         cell_layout(torch.tensor([0, 1]), one, value, 2)
     with pytest.raises(ValueError, match="num_rows: expected an integer of at least 1, got 0"):
         cell_layout(one, one, value, 0)
+    with pytest.raises(ValueError, match="num_rows: expected an integer from 1 to 9,007,199,254,7"):
+        cell_layout(one, one, value, 10**29)
+    with pytest.raises(ValueError, match="row: expected samples from 0 to 1, got 0 to 2"):
+        cell_layout(torch.tensor([0, 2]), torch.tensor([0, 0]), torch.ones(2), 2)
+    with pytest.raises(ValueError, match="row: expected samples from 0 to 1, got -1 to -1"):
+        cell_layout(-1 - one, one, value, 2)
+    order = "row: expected non-decreasing samples, got 1 before 0; sort the cells by row"
+    with pytest.raises(ValueError, match=order):
+        cell_layout(torch.tensor([0, 1, 0]), torch.tensor([0, 1, 1]), torch.ones(3), 2)
 
 
 def test_bad_inputs_of_the_dense_loss() -> None:

@@ -59,7 +59,8 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
 
     Args:
         row: Sample of each active cell, shape ``(T,)``, integers, non-decreasing.
-        feature: Feature of each active cell, shape ``(T,)``, integers; no cell twice.
+        feature: Feature of each active cell, shape ``(T,)``, integers, in any order inside a
+            sample; no cell twice.
         value: Value of each active cell, shape ``(T,)``.
         num_rows: Number of samples in the batch, at least 1.
 
@@ -183,14 +184,24 @@ def _checked_cells(
         )
     if value.dtype not in {torch.float32, torch.float64}:
         raise ValueError(f"value: expected float32 or float64, got dtype {value.dtype}")
-    if len(row) and (row[0] < 0 or row[-1] >= num_rows or bool((row.diff() < 0).any())):
+    _check_order(row)
+    if len(row) and (row[0] < 0 or row[-1] >= num_rows):
         raise ValueError(
-            f"row: expected non-decreasing samples from 0 to {num_rows - 1}, "
-            f"got {int(row.min())} to {int(row.max())}; sort the cells by row"
+            f"row: expected samples from 0 to {num_rows - 1}, got {int(row[0])} to {int(row[-1])}"
         )
     if len(feature) and feature.min() < 0:
         raise ValueError(f"feature: expected features from 0 on, got {int(feature.min())}")
     return row, feature, value
+
+
+def _check_order(row: Tensor) -> None:
+    falls = row.diff() < 0
+    if bool(falls.any()):
+        first = int(falls.nonzero()[0])
+        raise ValueError(
+            f"row: expected non-decreasing samples, got {int(row[first])} before "
+            f"{int(row[first + 1])}; sort the cells by row"
+        )
 
 
 def _check_parameters(weight: Tensor, bias: Tensor) -> None:
