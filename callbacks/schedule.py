@@ -5,7 +5,13 @@ from typing import Literal, TypeGuard
 
 import lightning as L
 
-from toolkit.functional._checks import different, is_integer, shown
+from toolkit.functional._checks import (
+    different,
+    integer_at_least,
+    integers_at_least,
+    is_integer,
+    shown,
+)
 
 
 class Schedule:
@@ -17,8 +23,8 @@ class Schedule:
             (arXiv 2304.01373, section 2).
 
     Raises:
-        ValueError: If the integer is below 1, or the list is empty or holds anything but
-            non-negative integers.
+        ValueError: If the integer is below 1, the list is empty or holds anything but
+            non-negative integers, or an integer is 2^53 or more.
 
     Example:
         >>> [step for step in range(3001) if step in Schedule("log")][-4:]
@@ -29,9 +35,10 @@ class Schedule:
         self._every: int | None = None
         self._steps: frozenset[int] | None = None
         if is_integer(schedule) and schedule >= 1:
-            self._every = schedule
+            self._every = integer_at_least("schedule", schedule, 1)
         elif _is_steps(schedule):
-            self._steps = frozenset(different("schedule", schedule))
+            steps = integers_at_least("schedule", schedule, 0)
+            self._steps = frozenset(different("schedule", steps))
         elif not isinstance(schedule, str) or schedule != "log":
             raise ValueError(
                 "schedule: expected a positive integer, a list of non-negative integers or 'log', "

@@ -28,7 +28,7 @@ class SubspacePGA(TextCallback):
     Args:
         k: Dimension of the readout subspace, by default min(100, d // 8), d the width of the
             unembedding.
-        num_null: Number of random subspaces.
+        num_null: Number of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove (the r of CCR-r), or several; from the
             second on, quantities end in ``_ccr`` and the number.
         seed: Seed of the random subspaces, the same at every step.

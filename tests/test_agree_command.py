@@ -423,6 +423,7 @@ def test_weights_that_end_early(
         (["gpt_neox", "opt_projected", "--k", "13"], "k: expected at most 12"),
         (["gpt_neox", "copy", "--k", "0"], "k: expected an integer of at least 1, got 0"),
         (["gpt_neox", "copy", "--num_random", "1"], "num_random: .* at least 2, got 1"),
+        (["gpt_neox", "copy", "--num_random", "1000001"], "num_random: .* to 1,000,000, got 10"),
         (["gpt_neox", "copy", "--num_texts", "3"], "num_texts: .* at least 4, got 3"),
         (["gpt_neox", "copy", "--remove", "16"], "remove: expected fewer than 16 components"),
         (["gpt_neox", "copy", "--remove", "-1"], "remove: .* at least 0, got -1"),

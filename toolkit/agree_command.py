@@ -74,7 +74,13 @@ def _parser() -> OneLineParser:
         "(default 0.5 final)",
     )
     add("--k", type=int, metavar="K", help="readout dimension (default min(100, smallest d // 8))")
-    add("--num_random", type=int, default=100, metavar="N", help="random subspaces (default 100)")
+    add(
+        "--num_random",
+        type=int,
+        default=100,
+        metavar="N",
+        help="random subspaces, up to 1,000,000 (default 100)",
+    )
     add("--remove", type=int, default=1, metavar="R", help="components to remove (default 1)")
     add("--pooling", choices=("last", "mean"), default="last", help="token (default last)")
     add("--max_length", type=int, default=128, metavar="N", help="tokens of a text (default 128)")
@@ -106,7 +112,9 @@ def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]"
 
     from toolkit import agreement_models as reading  # noqa: PLC0415
     from toolkit.agreement import Conditions  # noqa: PLC0415
+    from toolkit.functional._checks import number_of_draws  # noqa: PLC0415
 
+    number_of_draws("num_random", options.num_random, _MINIMA["num_random"])
     text_set = _text_set(options)
     drawn = text_set.load()
     models = reading.candidates(

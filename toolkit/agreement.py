@@ -64,7 +64,7 @@ class Conditions(NamedTuple):
         max_length: Tokens of a text that count.
         dtype: What the weights were loaded as.
         k: Dimension of the subspaces.
-        num_random: Number of pairs of random subspaces.
+        num_random: Number of pairs of random subspaces, 2 to 1,000,000.
         remove: Number of principal components removed.
         seed: Seed of the texts and of the random subspaces.
     """

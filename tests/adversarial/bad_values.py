@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 Values = dict[str, Callable[[], Any]]
+# From 2^53 on, float64 skips integers; from 2^63 on, int64 and torch cannot hold them.
+BEYOND = {"2^53": 2**53, "2^63": 2**63, "2^70": 2**70, "10^29": 10**29}
 
 
 class Argument(NamedTuple):
@@ -28,6 +30,10 @@ class Argument(NamedTuple):
         unknown = set(labels) - self.bad.keys()
         assert not unknown, unknown
         return self._replace(bad={k: v for k, v in self.bad.items() if k not in labels})
+
+    def of_any_size(self) -> "Argument":
+        """The same argument of a formula in plain numbers, which takes every size."""
+        return self.without(*BEYOND)
 
     def refusing(self, **values: Any) -> "Argument":
         """The same argument, which refuses more values."""
@@ -77,13 +83,20 @@ def integer(right: int, least: int = 1, *, optional: bool = False) -> Argument:
     bad = _NO_NUMBERS | _NOT_FINITE
     bad |= {"float": _always(right + 0.5), "whole float": _always(float(right))}
     bad |= {"too small": _always(least - 1), "negative": _always(-(10**400))}
+    bad |= {label: _always(value) for label, value in BEYOND.items()}
     argument = Argument(_always(right), bad)
     return argument.without("None") if optional else argument
 
 
 def seed(right: int = 0, *, optional: bool = False) -> Argument:
     """A seed."""
-    return integer(right, 0, optional=optional).refusing(**{"too large": 2**64})
+    argument = integer(right, 0, optional=optional).without("2^53", "2^63")
+    return argument.refusing(**{"too large": 2**64})
+
+
+def draws(right: int, least: int) -> Argument:
+    """A number of draws, up to a million."""
+    return integer(right, least).refusing(**{"too many": 1_000_001})
 
 
 def number(right: float, *, bad: Iterable[float] = (), optional: bool = False) -> Argument:
@@ -137,10 +150,10 @@ def pair(right: tuple[Any, Any], *bad: Any) -> Argument:
 def integers(right: list[int], least: int, *, single: bool = False) -> Argument:
     """A list of integers, or where ``single`` one of them."""
     lists = ([1.5], [True], [None], ["1"], [[1]], [float("nan")], [least - 1])
-    argument = Argument(
-        _always(right), _NO_LISTS | {f"list {value}": _always(value) for value in lists}
-    )
-    return argument.without("number") if single else argument
+    bad = _NO_LISTS | {f"list {value}": _always(value) for value in lists}
+    bad |= {f"list {label}": _always([value]) for label, value in BEYOND.items()}
+    argument = Argument(_always(right), bad)
+    return argument.without("number").refusing(**BEYOND) if single else argument
 
 
 def names(right: list[str] | None, *, optional: bool = False) -> Argument:

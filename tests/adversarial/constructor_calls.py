@@ -10,6 +10,7 @@ from tests.adversarial.bad_values import (
     Argument,
     anything_but,
     choice,
+    draws,
     flag,
     integer,
     integers,
@@ -124,8 +125,13 @@ CONSTRUCTORS: dict[str, tuple[Callable[..., Any], Call]] = {
         {
             "num_vectors": integer(8, 2).refusing(huge=HUGE),
             "dim": integer(4).refusing(huge=HUGE),
-            "exponent": number(4.0, bad=(1.9, 0)).refusing(
-                falling=[400, 4], single=[4], three=[4, 8, 16], words=["a", "b"], below=(1, 4)
+            "exponent": number(4.0, bad=(1.9, 0, 1_000_001, 1e9)).refusing(
+                falling=[400, 4],
+                single=[4],
+                three=[4, 8, 16],
+                words=["a", "b"],
+                below=(1, 4),
+                above=(4, 1e9),
             ),
             "lr": positive(0.01),
             "warmup_fraction": SHARE,
@@ -248,7 +254,7 @@ CONSTRUCTORS: dict[str, tuple[Callable[..., Any], Call]] = {
         callbacks.SubspacePGA,
         {
             "k": integer(2, optional=True),
-            "num_null": integer(3, 2),
+            "num_null": draws(3, 2),
             "remove": integers([1, 2], 0, single=True).refusing(twice=[1, 1]),
             "seed": seed(),
             "center_unembedding": flag(),
@@ -279,7 +285,9 @@ CONSTRUCTORS: dict[str, tuple[Callable[..., Any], Call]] = {
         HubRevisions,
         {
             "repo": text("a/b").refusing(path="../c"),
-            "steps": integers([0, 5], 0).refusing(twice=[1, 1], range="1:2"),
+            "steps": integers([0, 5], 0).refusing(
+                twice=[1, 1], range="1:2", long="0:1000000:1", far=f"0:{2**53}:{2**40}"
+            ),
             "pattern": text(r"step(\d+)").refusing(group="step", broken="("),
             "strict": flag(),
             "allow_pickle": flag(),

@@ -1,11 +1,14 @@
 """The public functions of `toolkit.functional`: right arguments, and what they refuse."""
 
+import numpy as np
 import torch
 
 from tests.adversarial.bad_values import (
+    BEYOND,
     Argument,
     anything_but,
     choice,
+    draws,
     flag,
     generator,
     integer,
@@ -63,12 +66,13 @@ FUNCTIONS: dict[str, Call] = {
     "average_ranks": {"values": tensor(LOSSES).without("flat")},
     "bootstrap_packing_law": {
         **_PACKINGS,
-        "num_resamples": integer(4, 2).refusing(huge=10**15),
+        "num_resamples": draws(4, 2).refusing(huge=10**15),
         "generator": generator(),
     },
     "cell_layout": {
         "row": tensor(CELLS[0], integer=True).refusing(
             unsorted=torch.tensor([2, 0, 0]),
+            unsorted_inside=torch.tensor([0, 1, 0]),
             beyond=torch.tensor([0, 0, 3]),
             negative=torch.tensor([-1, 0, 2]),
             longer=torch.tensor([0, 0, 2, 2]),
@@ -99,14 +103,14 @@ FUNCTIONS: dict[str, Call] = {
         "inputs": tensor(seeded(4, 5), finite=False),
     },
     "deviation_for": {
-        "dim": integer(64),
+        "dim": integer(64).of_any_size(),
         "num_vectors": number(1000.0, bad=(0, 0.5, -1)).without("huge"),
         "law": choice("full"),
         "C": positive(0.5),
         "a": positive(1.0),
     },
     "deviation_interval": {
-        "dim": integer(64),
+        "dim": integer(64).of_any_size(),
         "num_vectors": number(1000.0, bad=(0, 0.5, -1)).without("huge"),
         "constants": _CONSTANTS,
         "law": choice("jl"),
@@ -134,7 +138,7 @@ FUNCTIONS: dict[str, Call] = {
     "fit_power_law": {"x": tensor(WIDTHS, finite=False), "y": tensor(LOSSES, finite=False)},
     "gram_penalty": {
         "vectors": tensor(ROWS),
-        "exponent": number(4, bad=(0, 1.9, -2)),
+        "exponent": number(4, bad=(0, 1.9, -2, 1_000_001, 1e9, 1e12, 2.0**63)),
         "scale": number(0.5, bad=(-0.1,), optional=True),
     },
     "haar_bases": {
@@ -149,14 +153,14 @@ FUNCTIONS: dict[str, Call] = {
     },
     "local_slopes": {"x": tensor(WIDTHS, finite=False), "y": tensor(LOSSES, finite=False)},
     "log10_capacity": {
-        "dim": integer(64),
+        "dim": integer(64).of_any_size(),
         "epsilon": positive(0.1),
         "law": choice("full"),
         "C": positive(0.5),
         "a": positive(1.0),
     },
     "log10_capacity_interval": {
-        "dim": integer(64),
+        "dim": integer(64).of_any_size(),
         "epsilon": positive(0.1),
         "constants": _CONSTANTS,
         "law": choice("jl"),
@@ -167,7 +171,7 @@ FUNCTIONS: dict[str, Call] = {
     },
     "log10_model_capacity": {
         "deviation": anything_but(lambda: F.embedding_deviation(ROWS)),
-        "dim": integer(6),
+        "dim": integer(6).of_any_size(),
     },
     "masked_mean": {
         "hidden": tensor(seeded(2, 3, 4)).without("deep"),
@@ -187,7 +191,7 @@ FUNCTIONS: dict[str, Call] = {
         "hidden_b": tensor(seeded(12, 6)).refusing(other=seeded(11, 6)),
         "basis_a": tensor(BASIS),
         "basis_b": tensor(BASIS),
-        "num_random": integer(3, 2),
+        "num_random": draws(3, 2),
         "remove": integer(1, 0).refusing(above=6),
         "generator": generator(),
     },
@@ -195,7 +199,9 @@ FUNCTIONS: dict[str, Call] = {
     "percentile_interval": {
         "values": integers([1, 2, 3], 0)
         .without("list [1.5]", "list [-1]", "set", "generator", "tensor")
-        .refusing(**{"list [inf]": [float("inf")]}),
+        .without(*(f"list {label}" for label in BEYOND))
+        .refusing(**{"list [inf]": [float("inf")], "no dimension": torch.tensor(2.0)})
+        .refusing(array=np.array(2.0)),
         "level": number(0.9, bad=(0, 1, -0.1, 1.5)),
     },
     "probe_accuracy": {
@@ -203,11 +209,14 @@ FUNCTIONS: dict[str, Call] = {
         "features": tensor(ROWS),
         "labels": tensor(LABELS, integer=True).refusing(beyond=LABELS + 1, negative=LABELS - 1),
     },
-    "published_exponent": {"num_vectors": integer(100), "dim": integer(64, 2)},
+    "published_exponent": {
+        "num_vectors": integer(100).of_any_size(),
+        "dim": integer(64, 2).of_any_size(),
+    },
     "random_max_abs_cosine": {
         "num_vectors": integer(5, 2).refusing(huge=10**15),
         "dim": integer(3),
-        "num_draws": integer(2),
+        "num_draws": draws(2, 1),
         "generator": generator(),
     },
     "rankme": {"features": _DEEP_FEATURES, "centered": flag(), "eigenvalues": flag()},
@@ -250,7 +259,7 @@ FUNCTIONS: dict[str, Call] = {
     "subspace_pga": {
         "hidden": _DEEP_FEATURES,
         "basis": tensor(BASIS).refusing(skewed=seeded(6, 2), rows=torch.eye(5)[:, :2]),
-        "num_null": integer(3, 2),
+        "num_null": draws(3, 2),
         "remove": integers([1, 2], 0, single=True).refusing(above=6, all=[0, 6]),
         "generator": generator(),
         "exact": flag(True),
@@ -259,6 +268,9 @@ FUNCTIONS: dict[str, Call] = {
         "probabilities": tensor(LOSSES).refusing(above=LOSSES * 2, negative=-LOSSES),
         "widths": integers([0, 2], 0),
     },
-    "welch_bound": {"num_vectors": integer(8), "dim": integer(3)},
+    "welch_bound": {
+        "num_vectors": integer(8).of_any_size(),
+        "dim": integer(3).of_any_size(),
+    },
 }
 FUNCTIONS["gram_penalty_with_max"] = FUNCTIONS["gram_penalty"]

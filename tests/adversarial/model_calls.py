@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from tests.adversarial.bad_values import (
     anything_but,
     choice,
+    draws,
     flag,
     integer,
     integers,
@@ -127,7 +128,7 @@ CALLS: dict[str, tuple[Callable[..., Any], Call]] = {
         {
             "subject": _SUBJECT,
             "k": integer(2, optional=True).refusing(above=10**6),
-            "num_null": integer(2, 2),
+            "num_null": draws(2, 2),
             "remove": integers([0], 0, single=True).refusing(twice=[1, 1], all=10**6),
             "seed": seed(),
             "center_unembedding": flag(),

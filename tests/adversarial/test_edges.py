@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+from callbacks import SubspacePGA
+from tests.adversarial.bad_values import BEYOND
 from toolkit import functional as F
 from toolkit.data import ExponentialFrequencies, LinearFrequencies, PowerFrequencies
 from toolkit.models import VectorPacking
 
+MOST = 2**53 - 1  # the largest integer that is accepted where an array could depend on it
 ONE_HOT = torch.eye(4)
 LINE = torch.tensor([[1.0, 0.0], [2.0, 0.0], [-3.0, 0.0]])
 NO_CELLS = torch.zeros(0, dtype=torch.int64)
+ROWS = torch.randn(7, 3, generator=torch.Generator().manual_seed(0))
 PAIR = torch.tensor([[3.0, 4.0], [4.0, 3.0]])  # cosine 24/25
 
 # Name: call, value, tolerance.
@@ -65,6 +69,33 @@ EDGES: dict[str, tuple[Callable[[], Any], Any]] = {
         -1 / 3,
     ),
     "moments, chunks of one row": (lambda: F.cosine_moments(ONE_HOT, chunk_size=1).mean, 0.0),
+    "moments, one chunk": (lambda: F.cosine_moments(ONE_HOT, chunk_size=MOST).mean, 0.0),
+    "histogram, one chunk": (
+        lambda: list(F.cosine_histogram(ONE_HOT, num_bins=4, chunk_size=MOST).counts),
+        [0, 0, 6, 0],
+    ),
+    "mean |cos|, one chunk": (lambda: F.mean_abs_cosine(PAIR, chunk_size=MOST).value, 0.96),
+    "distances, one chunk": (lambda: F.cosine_distances(PAIR, chunk_size=MOST).tolist(), [0.04]),
+    "jackknife, more blocks than rows": (
+        lambda: F.deviation_stderr(ROWS, num_blocks=MOST) / F.deviation_stderr(ROWS, num_blocks=7),
+        1.0,
+    ),
+    "loss, a huge batch": (
+        # One cell of 2 in 2^53 - 1 samples, without weights: 4 / (2^53 - 1).
+        lambda: (
+            MOST
+            * float(
+                F.reconstruction_loss(
+                    torch.zeros(3, 1),
+                    torch.zeros(3),
+                    F.cell_layout(
+                        torch.tensor([MOST - 1]), torch.tensor([1]), torch.ones(1) * 2, MOST
+                    ),
+                )
+            )
+        ),
+        4.0,
+    ),
     "histogram, one bin": (lambda: list(F.cosine_histogram(PAIR, num_bins=1).counts), [1]),
     "histogram of opposite rows": (
         lambda: list(F.cosine_histogram(torch.tensor([[1.0], [-1.0]]), num_bins=2).counts),
@@ -174,3 +205,26 @@ def test_the_same_generator_gives_the_same_refusal_and_is_left_alone(value: floa
             generator=generator,
         )
     assert torch.equal(generator.get_state(), before)
+
+
+@pytest.mark.parametrize("scalar", [torch.tensor(2.0), np.array(2.0), np.float64(2.0)], ids=repr)
+def test_interval_of_a_single_number_is_refused(scalar: Any) -> None:
+    with pytest.raises(ValueError, match=r"^values: expected at least one number, got "):
+        F.percentile_interval(scalar)
+
+
+@pytest.mark.parametrize("number", BEYOND.values(), ids=BEYOND)
+def test_integers_that_arrays_cannot_hold(number: int) -> None:
+    limit = r"expected an integer from \d to 9,007,199,254,740,991, got "
+    with pytest.raises(ValueError, match=f"^chunk_size: {limit}"):
+        F.mean_abs_cosine(PAIR, chunk_size=number)
+    with pytest.raises(ValueError, match=f"^num_blocks: {limit}"):
+        F.deviation_stderr(ROWS, num_blocks=number)
+    with pytest.raises(ValueError, match=f"^k: {limit}"):
+        SubspacePGA(k=number)
+
+
+def test_numbers_of_draws_have_a_limit() -> None:
+    assert SubspacePGA(num_null=1_000_000).num_null == 1_000_000
+    with pytest.raises(ValueError, match=r"^num_null: expected an integer from 2 to 1,000,000, "):
+        SubspacePGA(num_null=1_000_001)

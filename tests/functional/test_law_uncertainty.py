@@ -168,6 +168,9 @@ def test_bad_points_are_refused() -> None:
     columns = points("ratio", 0.01)
     with pytest.raises(ValueError, match="num_resamples: expected an integer of at least 2, got 1"):
         bootstrap_packing_law(*columns, law="ratio", num_resamples=1)
+    most = "num_resamples: expected an integer from 2 to 1,000,000, got 1000001"
+    with pytest.raises(ValueError, match=most):
+        bootstrap_packing_law(*columns, law="ratio", num_resamples=1_000_001)
     with pytest.raises(ValueError, match="epsilons: expected at least 4 usable points"):
         bootstrap_packing_law(*(column[:3] for column in columns), law="full")
     # Nearly all draws of these five points lack one that the four constants need.

@@ -99,6 +99,32 @@ def test_any_scale_gives_the_same(
     assert gram_penalty(rows, exponent, scale=tensor) == scaled
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_largest_exponent(dtype: torch.dtype, generator: torch.Generator) -> None:
+    """Against logsumexp; float32 overflows from about 1e8 on, first for rows nearly alike."""
+    apart = torch.randn(30, 12, generator=generator).to(dtype)
+    alike = torch.randn(1, 700, generator=generator) + 1e-5 * torch.randn(
+        40, 700, generator=generator
+    )
+    for rows in (apart, alike.to(dtype)):
+        units = rows.double() / rows.double().norm(dim=1, keepdim=True)
+        logs = (units @ units.T)[~torch.eye(len(rows), dtype=torch.bool)].abs().log()
+        expected = float((torch.logsumexp(1e6 * logs, 0) / 1e6).exp())
+        value, gradient = ours(rows, 1_000_000)
+        assert value.item() == pytest.approx(expected, rel=3e-7 if dtype == torch.float32 else 1e-9)
+        assert bool(torch.isfinite(gradient).all())
+    _, exact = oracle(apart, 1e6)
+    # One pair has all the weight, whatever rounding does to the others.
+    assert error(ours(apart, 1e6)[1], exact) < (1e-5 if dtype == torch.float32 else 1e-8)
+
+
+@pytest.mark.parametrize("exponent", [1_000_001, 1e9, 1e12, 2**63])
+def test_larger_exponents_are_refused(exponent: float) -> None:
+    for penalty in (gram_penalty, gram_penalty_with_max):
+        with pytest.raises(ValueError, match=r"^exponent: expected a number from 2 to 1,000,000,"):
+            penalty(torch.eye(3), exponent)
+
+
 def test_paper_sum_is_a_power_of_the_norm(generator: torch.Generator) -> None:
     rows = random_rows(30, 4, generator)
     units = (rows / rows.norm(dim=1, keepdim=True)).numpy()
@@ -280,6 +306,10 @@ def test_random_baseline_reaches_the_published_table() -> None:
         ({"num_vectors": 1}, "num_vectors: expected an integer of at least 2, got 1"),
         ({"dim": 0}, "dim: expected an integer of at least 1, got 0"),
         ({"num_draws": 0}, "num_draws: expected an integer of at least 1, got 0"),
+        (
+            {"num_draws": 1_000_001},
+            "num_draws: expected an integer from 1 to 1,000,000, got 1000001",
+        ),
     ],
 )
 def test_bad_random_baselines_are_refused(arguments: dict[str, Any], match: str) -> None:

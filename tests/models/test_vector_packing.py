@@ -310,6 +310,8 @@ def test_an_endless_run_is_refused(tmp_path: Path) -> None:
         ({"dim": 1, "exponent": "published"}, "dim: expected an integer of at least 2"),
         ({"exponent": 1}, "exponent: expected 'published', a finite number of at least 2 or a"),
         ({"exponent": (8, math.inf)}, r"exponent: expected .* got \(8, inf\)"),
+        ({"exponent": 1e9}, "exponent: expected a number from 2 to 1,000,000, got 1000000000.0"),
+        ({"exponent": (8, 1_000_001)}, "exponent: expected a number from 2 to 1,000,000"),
         ({"exponent": (8, 20, 50)}, "exponent: expected 'published'"),
         ({"exponent": "paper"}, "exponent: expected 'published'.* got 'paper'"),
         ({"lr": 0.0}, "lr: expected 'published' or a positive finite number, got 0.0"),

@@ -19,6 +19,10 @@ Value = TypeVar("Value")
 _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 _LAST_SEED = 2**64 - 1
+# Up to here float64 and int64 hold every integer, and small multiples of it.
+LARGEST_INTEGER = 2**53 - 1
+# The error of a mean falls with the root of the number of draws: a larger number is a slip.
+MOST_DRAWS = 1_000_000
 # Where the system does not tell how much memory it has: more than any machine's.
 _LARGEST_MEMORY = 2**46
 
@@ -114,13 +118,25 @@ def lift(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype.itemsize < torch.float32.itemsize else tensor
 
 
-def integer_at_least(name: str, value: object, minimum: int, *, most: int | None = None) -> int:
-    """Return ``value``, or raise a ValueError if it is no integer in this range."""
+def integer_at_least(
+    name: str, value: object, minimum: int, *, most: int | float = LARGEST_INTEGER
+) -> int:
+    """Return ``value``, or raise a ValueError if it is no integer in this range.
+
+    Only for formulas in plain Python numbers, ``most`` may be infinite.
+    """
     if not is_integer(value) or value < minimum:
         raise ValueError(f"{name}: expected an integer of at least {minimum}, got {shown(value)}")
-    if most is not None and value > most:
-        raise ValueError(f"{name}: expected an integer of at most {most}, got {shown(value)}")
+    if value > most:
+        raise ValueError(
+            f"{name}: expected an integer from {minimum} to {most:,}, got {shown(value)}"
+        )
     return value
+
+
+def number_of_draws(name: str, value: object, minimum: int) -> int:
+    """Return ``value`` if it is an integer from ``minimum`` to 1,000,000."""
+    return integer_at_least(name, value, minimum, most=MOST_DRAWS)
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -154,10 +170,13 @@ def finite(name: str, value: Value) -> Value:
     return _within(name, value, math.isfinite(as_float(value)), "a finite number")
 
 
-def number_at_least(name: str, value: Value, minimum: int | float) -> Value:
-    """Return ``value`` if it is a finite number of at least ``minimum``."""
+def number_at_least(
+    name: str, value: Value, minimum: int | float, *, most: int | float = math.inf
+) -> Value:
+    """Return ``value`` if it is a finite number from ``minimum`` to ``most``."""
     good = minimum <= as_float(value) < math.inf
-    return _within(name, value, good, f"a finite number of at least {minimum:g}")
+    _within(name, value, good, f"a finite number of at least {minimum:g}")
+    return _within(name, value, as_float(value) <= most, f"a number from {minimum:g} to {most:,}")
 
 
 def positive(name: str, value: Value) -> Value:

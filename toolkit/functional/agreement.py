@@ -7,7 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, integer_at_least, source_of_draws
+from toolkit.functional._checks import (
+    finite_float,
+    integer_at_least,
+    number_of_draws,
+    source_of_draws,
+)
 from toolkit.functional._pairs import (
     View,
     distinct_points,
@@ -73,7 +78,7 @@ def pairwise_agreement(
         hidden_b: Those of the second model over the same texts, shape (N, d_b).
         basis_a: Orthonormal readout basis of the first model, shape (d_a, k_a).
         basis_b: That of the second model, shape (d_b, k_b).
-        num_random: Number of pairs of random subspaces, at least 2.
+        num_random: Number of pairs of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove, below min(N, d_a, d_b).
         generator: Source of the random subspaces; None: a fresh one with seed 0.
 
@@ -94,7 +99,7 @@ def pairwise_agreement(
         orthonormal_basis("basis_a", basis_a, first.shape[1]),
         orthonormal_basis("basis_b", basis_b, second.shape[1]),
     )
-    integer_at_least("num_random", num_random, 2)
+    number_of_draws("num_random", num_random, 2)
     for states in (first, second):
         require_components("remove", integer_at_least("remove", remove, 0), states)
     draws = source_of_draws(generator, device=first.device, anywhere=True)

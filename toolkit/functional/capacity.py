@@ -86,7 +86,7 @@ def log10_capacity(dim: int, epsilon: float, *, law: Law = "full", **constants: 
         >>> round(10 ** log10_capacity(4096, 0.0645, law="jl", C=8.0), 1)
         8.4
     """
-    log_dim = math.log(integer_at_least("dim", dim, 1))
+    log_dim = math.log(integer_at_least("dim", dim, 1, most=math.inf))
     check_epsilon(epsilon)
     values = _constants(law, constants)
     scaled = 2 * math.log(epsilon) + values.get("c", 1) * log_dim - math.log(values["C"])
@@ -121,7 +121,7 @@ def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
         NaN for class 1, whose rows share a direction, and where epsilon is not above 0 and below 1.
     """
     instance("deviation", deviation, EmbeddingDeviation)
-    integer_at_least("dim", dim, 1)
+    integer_at_least("dim", dim, 1, most=math.inf)
     if deviation.model_class == 1 or not 0 < deviation.epsilon < 1:
         return math.nan
     return log10_capacity(dim, deviation.epsilon)
@@ -148,10 +148,10 @@ def deviation_for(
         >>> round(deviation_for(4096, 3.99e7), 4)
         0.0645
     """
-    log_dim = math.log(integer_at_least("dim", dim, 1))
+    log_dim = math.log(integer_at_least("dim", dim, 1, most=math.inf))
     # Whole numbers may be too large for a float.
     check = integer_at_least if is_integer(num_vectors) else number_at_least
-    check("num_vectors", num_vectors, 1)
+    check("num_vectors", num_vectors, 1, most=math.inf)
     values = _constants(law, constants)
     if law != "jl" and num_vectors <= dim:
         return 0.0

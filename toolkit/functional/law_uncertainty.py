@@ -1,5 +1,6 @@
 """How far a capacity can be trusted: intervals from a law's constants and epsilon's own error."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, get_args
 
@@ -13,6 +14,7 @@ from toolkit.functional._checks import (
     inner_share,
     integer_at_least,
     number_at_least,
+    number_of_draws,
     one_of,
     require_memory,
     shown,
@@ -68,7 +70,7 @@ def bootstrap_packing_law(
         dims: Dimensions d, shape (n,).
         epsilons: Deviations (largest absolute cosines), shape (n,).
         law: ``full``, ``ratio`` or ``jl``.
-        num_resamples: Number of fits.
+        num_resamples: Number of fits, 2 to 1,000,000.
         generator: Source of the draws, on the CPU. None stands for one with seed 0.
 
     Returns:
@@ -77,9 +79,9 @@ def bootstrap_packing_law(
     Raises:
         TypeError: If a column is no tensor.
         ValueError: If the points cannot be fitted, see `fit_packing_law`, or only few of their
-            resamples can, or ``num_resamples`` is below 2.
+            resamples can, or ``num_resamples`` is out of range.
     """
-    integer_at_least("num_resamples", num_resamples, 2)
+    number_of_draws("num_resamples", num_resamples, 2)
     draws = source_of_draws(generator)
     constants = fit_packing_law(num_vectors, dims, epsilons, law=law).constants
     if min(constants.values()) <= 0:
@@ -159,7 +161,7 @@ def log10_capacity_interval(
         ValueError: As `log10_capacity` and `percentile_interval`, or if ``rounding`` or
             ``stderr`` is negative.
     """
-    integer_at_least("dim", dim, 1)
+    integer_at_least("dim", dim, 1, most=math.inf)
     number_at_least("rounding", rounding, 0)
     number_at_least("stderr", stderr, 0)
     check_epsilon(epsilon)
@@ -235,7 +237,9 @@ def _weighted_fits(
 
 def _numbers(name: str, values: Iterable[int | float]) -> Array:
     """The values as an array of at least one finite number."""
-    is_column = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    # Tensors and arrays without a dimension have the method, but nothing to go through.
+    has_items = isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
+    is_column = has_items and not isinstance(values, str | bytes)
     numbers = [finite(name, value) for value in values] if is_column else []
     if not numbers:
         raise ValueError(f"{name}: expected at least one number, got {shown(values)}")

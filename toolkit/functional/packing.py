@@ -16,10 +16,15 @@ from toolkit.functional._checks import (
     integer_at_least,
     lift,
     number_at_least,
+    number_of_draws,
     require_memory,
     source_of_draws,
 )
 from toolkit.functional._gram import largest_cosine, normalised, penalty_and_gradient
+
+# Beyond it powers tell nothing but the rounding of cosines apart: float32 keeps a cosine to about
+# 1e-7 of its value, which multiplied by the exponent has to stay well below 1.
+LARGEST_EXPONENT = 1_000_000
 
 
 class PenaltyWithMax(NamedTuple):
@@ -46,7 +51,7 @@ def gram_penalty(
 
     Args:
         vectors: Real matrix of shape (k, d), k at least 2; rows need not have unit norm.
-        exponent: p, at least 2. Integers cost a few multiplications, others a power per pair.
+        exponent: p, 2 to 1,000,000. Integers cost a few multiplications, others a power per pair.
         scale: What |cosines| are divided by before they are raised to a power: the last value,
             while training. Any scale gives the same value; a far one, or None, costs another pass.
 
@@ -56,7 +61,7 @@ def gram_penalty(
     Raises:
         TypeError: If ``vectors`` is no tensor.
         ValueError: If ``vectors`` is not a finite real matrix of at least 2 rows, a row has norm
-            0, ``exponent`` is not finite and at least 2, or ``scale`` is negative or not finite.
+            0, ``exponent`` is not between 2 and 1,000,000, or ``scale`` is negative or not finite.
 
     Example:
         >>> gram_penalty(torch.tensor([[1.0, 0.0], [3.0, 4.0]]), 2)  # cosine 0.6, twice
@@ -70,7 +75,7 @@ def gram_penalty_with_max(
 ) -> PenaltyWithMax:
     """The Gram penalty and, at little extra cost, the largest |cosine|; see `gram_penalty`."""
     rows = _checked(vectors)
-    number_at_least("exponent", exponent, 2)
+    number_at_least("exponent", exponent, 2, most=LARGEST_EXPONENT)
     start = _checked_scale(scale)
     penalty, largest = _GramPenalty.apply(rows, float(exponent), start)  # type: ignore[no-untyped-call]
     return PenaltyWithMax(penalty, largest)
@@ -108,11 +113,12 @@ def random_max_abs_cosine(
     Args:
         num_vectors: Number of vectors k, at least 2.
         dim: Dimension d.
-        num_draws: Number of draws T.
+        num_draws: Number of draws T, 1 to 1,000,000.
         generator: Source of the draws and their device. None stands for one with seed 0.
 
     Raises:
-        ValueError: If ``num_vectors`` is below 2, or ``dim`` or ``num_draws`` below 1.
+        ValueError: If ``num_vectors`` is below 2, ``dim`` is below 1, or ``num_draws`` is out of
+            range.
 
     Example:
         >>> random_max_abs_cosine(2, 1, num_draws=3)
@@ -120,7 +126,7 @@ def random_max_abs_cosine(
     """
     integer_at_least("num_vectors", num_vectors, 2)
     integer_at_least("dim", dim, 1)
-    integer_at_least("num_draws", num_draws, 1)
+    number_of_draws("num_draws", num_draws, 1)
     draws = source_of_draws(generator, anywhere=True)
     require_memory("num_vectors", num_vectors, dim)
     best = math.inf
@@ -148,8 +154,8 @@ def published_exponent(num_vectors: int, dim: int) -> int:
         >>> published_exponent(2000, 128), published_exponent(32000, 4096)
         (8, 6)
     """
-    integer_at_least("num_vectors", num_vectors, 1)
-    integer_at_least("dim", dim, 2)
+    integer_at_least("num_vectors", num_vectors, 1, most=math.inf)
+    integer_at_least("dim", dim, 2, most=math.inf)
     large = 50 if dim >= 3072 else 60
     return min(int((40 if num_vectors <= 4000 else large) / math.log(dim)), 20)
 
@@ -170,8 +176,8 @@ def welch_bound(num_vectors: int, dim: int) -> float:
         >>> welch_bound(4, 3)
         0.3333333333333333
     """
-    num_vectors = integer_at_least("num_vectors", num_vectors, 1)
-    dim = integer_at_least("dim", dim, 1)
+    num_vectors = integer_at_least("num_vectors", num_vectors, 1, most=math.inf)
+    dim = integer_at_least("dim", dim, 1, most=math.inf)
     if num_vectors <= dim:
         return 0.0
     return math.sqrt((num_vectors - dim) / (dim * (num_vectors - 1)))

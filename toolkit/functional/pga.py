@@ -12,8 +12,8 @@ from torch import Tensor
 from toolkit.functional._checks import (
     finite_float,
     flag,
-    integer_at_least,
     integers_at_least,
+    number_of_draws,
     source_of_draws,
 )
 from toolkit.functional._geometry import (
@@ -99,7 +99,7 @@ def subspace_pga(
     Args:
         hidden: Hidden states of shape (N, d), or (L, N, d) for L layers; N >= 3.
         basis: Orthonormal readout basis of shape (d, k), as from `readout_basis`.
-        num_null: Number of random subspaces, at least 2.
+        num_null: Number of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove (the r of CCR-r), or several of them,
             each below min(N, d).
         generator: Source of the random subspaces; None: a fresh one with seed 0. All layers and
@@ -115,7 +115,7 @@ def subspace_pga(
     states = finite_float("hidden", hidden, dims=(2, 3))
     require_points("hidden", states)
     columns = orthonormal_basis("basis", basis, states.shape[-1])
-    integer_at_least("num_null", num_null, 2)
+    number_of_draws("num_null", num_null, 2)
     flag("exact", exact)
     removals = integers_at_least("remove", [remove] if isinstance(remove, int) else remove, 0)
     require_components("remove", max(removals), states)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-from toolkit.functional._checks import different, integers_at_least, shown
+from toolkit.functional._checks import LARGEST_INTEGER, different, integers_at_least, shown
 from toolkit.lm._paths import fits
 
 # Where the user says that the step stands.
@@ -14,8 +14,9 @@ _MARKED = re.compile(rf"{_MARK}\d", re.IGNORECASE)
 # Not 4k, 1e3, 1.5, 1_000 or 1,000; from 19 digits on a number is no step that can be logged.
 _STATED = re.compile(rf"{_MARK}(\d{{1,18}})(?![\da-z,]|[._]\d)", re.IGNORECASE)
 _EPOCH = re.compile(r"epoch[-_=]?\d+[-_]", re.IGNORECASE)
-_RANGE = re.compile(r"(\d+):(\d+):([1-9]\d*)")
+_RANGE = re.compile(r"(\d{1,30}):(\d{1,30}):([1-9]\d{0,29})")
 _LAST_OF_PYTHIA = 143_000
+_MOST_STEPS = 1_000_000
 
 
 def pythia_steps() -> list[int]:
@@ -70,6 +71,18 @@ def check_steps(steps: str | list[int]) -> None:
         raise ValueError(
             "steps: expected 'all', 'log', 'pythia', 'FIRST:LAST:EVERY' or a list of steps, "
             f"got {shown(steps)}"
+        )
+    elif _RANGE.fullmatch(steps) is not None:
+        _check_range(steps)
+
+
+def _check_range(steps: str) -> None:
+    """Raise a ValueError for a range whose steps no list could hold."""
+    first, last, every = map(int, steps.split(":"))
+    if last > LARGEST_INTEGER or (last - first) // every >= _MOST_STEPS:
+        raise ValueError(
+            f"steps: expected a range of at most {_MOST_STEPS:,} steps up to "
+            f"{LARGEST_INTEGER:,}, got {shown(steps)}"
         )
 
 

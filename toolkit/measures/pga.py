@@ -12,6 +12,7 @@ from toolkit.functional._checks import (
     instance,
     integer_at_least,
     integers_at_least,
+    number_of_draws,
     valid_seed,
 )
 from toolkit.functional.pga import SubspacePGA as Scores
@@ -39,7 +40,7 @@ def check_pga_options(
     """Return the numbers of components to remove, or raise a ValueError for a wrong option."""
     if k is not None:
         integer_at_least("k", k, 1)
-    integer_at_least("num_null", num_null, 2)
+    number_of_draws("num_null", num_null, 2)
     valid_seed("seed", seed)
     several = [remove] if isinstance(remove, int) else remove
     return different("remove", integers_at_least("remove", several, 0))
@@ -61,7 +62,7 @@ def pga_points(
         subject: Model and texts.
         k: Dimension of the readout subspace, by default min(100, d // 8), d the width of the
             unembedding; the same at each layer.
-        num_null: Number of random subspaces.
+        num_null: Number of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove, or several; from the second on,
             quantities end in ``_ccr`` and the number.
         seed: Seed of the random subspaces.

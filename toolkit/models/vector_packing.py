@@ -19,12 +19,14 @@ from toolkit.functional._checks import (
     function,
     integer_at_least,
     moment_decays,
+    number_at_least,
     optional,
     require_memory,
     share,
     shown,
 )
 from toolkit.functional.packing import (
+    LARGEST_EXPONENT,
     PenaltyWithMax,
     gram_penalty_with_max,
     max_abs_cosine,
@@ -47,8 +49,8 @@ class VectorPacking(L.LightningModule):
     Args:
         num_vectors: Number of vectors k.
         dim: Dimension d.
-        exponent: p of the penalty. A pair is raised geometrically from its first to its second
-            number, in even integers; ``published`` is the paper's rule.
+        exponent: p of the penalty, 2 to 1,000,000. A pair is raised geometrically from its first
+            to its second number, in even integers; ``published`` is the paper's rule.
         lr: Learning rate, which falls along a cosine; ``published`` is the paper's constant one,
             0.005 for d <= 1024, else 0.0025.
         warmup_fraction: Share of the run in which that rate rises first.
@@ -299,6 +301,7 @@ def _exponents(given: object, num_vectors: int, dim: int) -> tuple[float, float]
             "exponent: expected 'published', a finite number of at least 2 or a rising pair of "
             f"them, got {shown(given)}"
         )
+    number_at_least("exponent", numbers[1], 2, most=LARGEST_EXPONENT)
     return numbers[0], numbers[1]
 
 
