@@ -532,7 +532,11 @@ def test_a_broken_run_continues_in_its_folder(
 
 
 @pytest.mark.parametrize(
-    ("damage", "steps"), [("deleted", "0, 5, 10, 15, 20, 25"), ("zeros", "10")]
+    ("damage", "steps"),
+    [
+        ("deleted", "0, 5, 10, 15, 20, 25"),
+        pytest.param("zeros", "10", marks=pytest.mark.slow),
+    ],
 )
 def test_what_tensorboard_has_lost_is_written_again(
     tmp_path: Path, damage: str, steps: str, caplog: pytest.LogCaptureFixture

@@ -86,7 +86,9 @@ class Killer:
         return append
 
 
-@pytest.mark.parametrize("change", ["none", "weights", "texts"])
+@pytest.mark.parametrize(
+    "change", ["none", "weights", pytest.param("texts", marks=pytest.mark.slow)]
+)
 def test_callbacks_that_were_done_with_a_checkpoint_do_not_measure_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:

@@ -146,10 +146,10 @@ def epochs(
         ("last_hook", 10, "SIGTERM"),
         ("validation", 20, "SIGINT"),
         ("training", 20, "SIGTERM"),
-        ("last_hook", 20, "error"),
-        ("validation", 20, "error"),
-        ("update", 20, "error"),
-        ("update", 25, "error"),
+        pytest.param("last_hook", 20, "error", marks=pytest.mark.slow),
+        pytest.param("validation", 20, "error", marks=pytest.mark.slow),
+        pytest.param("update", 20, "error", marks=pytest.mark.slow),
+        pytest.param("update", 25, "error", marks=pytest.mark.slow),
     ],
 )
 def test_a_run_of_epochs_goes_on_from_any_of_its_steps(

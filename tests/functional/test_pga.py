@@ -201,6 +201,7 @@ def test_null_law_is_unmoved_by_a_rotation() -> None:
     assert kstest(straight.null.numpy(), rotated.null.numpy()).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_z_of_independent_isotropic_readouts_is_standard() -> None:
     scores = []
     for seed in range(200):

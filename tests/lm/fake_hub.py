@@ -108,7 +108,7 @@ def serve(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
             """Tests say enough."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     endpoint = f"http://127.0.0.1:{server.server_port}"
     template = endpoint + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "ENDPOINT", endpoint)
