@@ -32,13 +32,13 @@ def test_a_metric_that_nothing_logs(
     tmp_path: Path, sanity: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = [f"--trainer.num_sanity_val_steps={sanity}", "--trainer.val_check_interval=4"]
-    assert run(tmp_path, "tests.tiny_run.TinyModel", "--checkpoint.monitor=val_los", *args) == 1
+    assert run(tmp_path, "tests.tiny_run.TinyModel", "--checkpoint.monitor=val_los", *args) == 2
     message = (
-        "ValueError: checkpoint.monitor: expected a metric that is logged, one of lightning/loss, "
+        "error: checkpoint.monitor: expected a metric that is logged, one of lightning/loss, "
         "val_loss, got val_los; did you mean val_loss?\n"
     )
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "a" / "version_0" / "summary.json").exists()
+    assert capsys.readouterr().err == message
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("monitor", ["val_loss", "lightning/loss", "step", "epoch"])
@@ -70,4 +70,5 @@ def test_a_measured_value_can_be_monitored(tmp_path: Path) -> None:
     where = [f"--trainer.default_root_dir={tmp_path}", "--trainer.enable_progress_bar=false"]
     args = ["fit", "--model=SuperpositionAutoencoder", *toy, *SHORT, *where]
     assert main([*args, f"--checkpoint.monitor={monitor}"]) == 0
-    assert main([*args, "--checkpoint.monitor=superposition/nope"]) == 1
+    assert main([*args, "--checkpoint.monitor=superposition/nope"]) == 2
+    assert [path.name for path in tmp_path.glob("*/version_*")] == ["version_0"]

@@ -59,11 +59,14 @@ def names(specs: list[dict[str, Any]]) -> list[str]:
         (["--b=1", "-cx", "--trainer", "t.yaml"], ["-cx", "--trainer", "t.yaml", "--b=1"]),
         (["--model=A", "--config", "x"], ["--model=A", "--config", "x", "--model=A"]),
         (["--b=1", "--config"], ["--config", "--b=1"]),
+        # A name that ends like that of a configuration is a value like any other.
+        (["--texts.source=a.csv", "--texts.source=b.yaml"], None),
+        (["--b=a.json", "--b=1", "--trainer=t.json"], ["--trainer=t.json", "--b=a.json", "--b=1"]),
         ([], []),
     ],
 )
-def test_files_come_first(args: list[str], expected: list[str]) -> None:
-    assert files_first(args, ["model"]) == expected
+def test_files_come_first(args: list[str], expected: list[str] | None) -> None:
+    assert files_first(args, ["model"], ["trainer"]) == (args if expected is None else expected)
 
 
 def test_the_command_line_wins_wherever_it_stands(parsed: Any) -> None:

@@ -86,6 +86,10 @@ class HeldStderr(io.TextIOBase):
         return _passing_stderr, ()
 
 
+class RefusedRunError(ValueError):
+    """Refuses a run for a fault that only its first steps could show: nothing of it is kept."""
+
+
 def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
     """Run a command and return its exit code.
 
@@ -96,7 +100,8 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
 
     Returns:
         The command's code, also that of a SystemExit; 2 after an exception before the first
-        step, 1 after a later one, 130 after Ctrl-C, 143 after SIGTERM.
+        step and after a `RefusedRunError`, 1 after any other exception, 130 after Ctrl-C, 143
+        after SIGTERM.
     """
     with (
         shown_output() as out,
@@ -146,15 +151,16 @@ def one_line(error: BaseException) -> str:
 
 
 def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
-    if debug or (held.started and not is_disk_full(error)):
+    is_refused = isinstance(error, RefusedRunError)
+    if debug or (held.started and not (is_refused or is_disk_full(error))):
         held.release()
         traceback.print_exception(error)
     else:
         held.drop()
         # Of a run that has begun they tell what is kept, and how to go on.
-        notes = getattr(error, "__notes__", ()) if held.started else ()
+        notes = getattr(error, "__notes__", ()) if held.started and not is_refused else ()
         held.write("".join(f"{line}\n" for line in (f"error: {one_line(error)}", *notes)))
-    return 1 if held.started else _USAGE_ERROR
+    return 1 if held.started and not is_refused else _USAGE_ERROR
 
 
 def _interrupted(held: HeldStderr, code: int = _INTERRUPTED, notes: Sequence[str] = ()) -> int:

@@ -8,6 +8,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
+from toolkit.diagnostics import RefusedRunError
 from toolkit.one_line_parser import did_you_mean
 
 # Lightning adds them to what a checkpoint can be kept by.
@@ -51,7 +52,7 @@ class MonitorCheck(Callback):
         """Refuse the run once everything that is logged has been.
 
         Raises:
-            ValueError: If the metric is not among it.
+            RefusedRunError: If the metric is not among it.
         """
         if self._is_settled:
             return
@@ -74,7 +75,7 @@ class MonitorCheck(Callback):
     def _check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if self.monitor not in self._logged and not _may_log_later(trainer, pl_module):
             known = sorted(self._logged - _ALWAYS_THERE)
-            raise ValueError(
+            raise RefusedRunError(
                 f"checkpoint.monitor: expected a metric that is logged, one of {', '.join(known)}, "
                 f"got {self.monitor}{did_you_mean(self.monitor, known)}"
             )

@@ -9,7 +9,7 @@ import lightning as L
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from typing_extensions import override
 
-from toolkit.diagnostics import HeldStderr
+from toolkit.diagnostics import HeldStderr, RefusedRunError
 from toolkit.folder_lock import LOCK_NAME, locked
 from toolkit.progress import FirstStep
 from toolkit.run_folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
@@ -78,6 +78,8 @@ class RunBeginning(FirstStep):
     def leaving_nothing(self, folder: Path, *, alone: bool) -> Iterator[None]:
         """Run the body, and remove what it has written if it raises before the run has begun.
 
+        A new run that raises a `RefusedRunError` counts as one that has not begun.
+
         Args:
             folder: Where the run writes.
             alone: Whether to keep other processes out meanwhile.
@@ -87,13 +89,16 @@ class RunBeginning(FirstStep):
                 process writes to it.
         """
         with locked(folder) if alone else nullcontext(enter_result=False) as is_new:
-            if not self._continues(folder):
+            is_continued = self._continues(folder)
+            if not is_continued:
                 _check_unused(folder)
             self._new_files = NewFiles(folder, is_new=is_new)
             before = _stamp(folder / CONFIG)
             try:
                 yield
-            except BaseException:
+            except BaseException as error:
+                if isinstance(error, RefusedRunError) and not is_continued:
+                    (folder / CONFIG).unlink(missing_ok=True)
                 # The file tells, not this object: the run may have begun in another process.
                 if _stamp(folder / CONFIG) == before:
                     rank_zero_only(self._new_files.remove)()

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from toolkit.atomic import is_disk_full
 from toolkit.checkpointing import RunCheckpoint
+from toolkit.diagnostics import RefusedRunError
 from toolkit.interruption import Interrupted, interruption
 from toolkit.run_folder import read_checkpoint
 from toolkit.run_loops import (
@@ -81,7 +82,8 @@ class EndAtUpdate(Checkpoint):
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
         """Keep the step that has been reached, and note how to go on."""
-        if not self._has_begun or trainer.fast_dev_run:  # type: ignore[attr-defined]
+        is_refused = isinstance(exception, RefusedRunError)
+        if is_refused or not self._has_begun or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if not isinstance(exception, Interrupted):
             self._keep_after(exception, trainer)

@@ -52,8 +52,10 @@ class RunParser(LightningArgumentParser):
     ) -> Namespace:
         """Parse the arguments, configuration files first."""
         if self.command is not None and args is not None:
-            classes = [name for name in self.names() if self._takes_class(name)]
-            args = files_first(args, classes)
+            names = self.names()
+            classes = [name for name in names if self._takes_class(name)]
+            groups = [name for name in names if _is_group(name, names)]
+            args = files_first(args, classes, groups)
         config: Namespace = super().parse_args(args, *rest, **kwargs)
         return config
 
@@ -106,13 +108,17 @@ class RunParser(LightningArgumentParser):
         return found if found is None else (_watched(found[0]), *found[1:])
 
 
-def files_first(args: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
+def files_first(
+    args: Sequence[str], classes: Sequence[str] = (), groups: Sequence[str] = ()
+) -> list[str]:
     """Return the arguments of a command with configuration files before everything else.
 
     Args:
         args: Options and values, in which files and other values keep their order.
         classes: Names of options whose values are classes. These stand before the files, too: a
             file may give the arguments of a class that the command line names.
+        groups: Names of options that stand for a class's arguments. They and classes take files,
+            too, which count as parts of the configuration.
 
     Example:
         >>> files_first(["--trainer.max_steps=7", "--config", "toy.yaml"])
@@ -124,7 +130,7 @@ def files_first(args: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
             units.append([argument])
         else:
             units[-1].append(argument)
-    kinds = [_kind(unit, classes) for unit in units]
+    kinds = [_kind(unit, classes, groups) for unit in units]
     order = [
         [unit for unit, kind in zip(units, kinds, strict=True) if kind in chosen]
         for chosen in (("class",), ("config",), ("part",), ("class", "other"))
@@ -132,14 +138,15 @@ def files_first(args: Sequence[str], classes: Sequence[str] = ()) -> list[str]:
     return [argument for part in order for unit in part for argument in unit]
 
 
-def _kind(unit: list[str], classes: Sequence[str]) -> str:
+def _kind(unit: list[str], classes: Sequence[str], groups: Sequence[str]) -> str:
     """What an option with its value is: a file, a part of one, a class, or any other."""
     option, _, value = " ".join(unit).replace("=", " ", 1).partition(" ")
     if option in _CONFIG or (option.startswith("-c") and not option.startswith("--")):
         return "config"
-    if PurePath(value).suffix in _CONFIG_SUFFIXES:
+    name = option.removeprefix("--")
+    if PurePath(value).suffix in _CONFIG_SUFFIXES and (name in classes or name in groups):
         return "part"
-    return "class" if option.removeprefix("--") in classes else "other"
+    return "class" if name in classes else "other"
 
 
 def command_of(content: Any) -> str | None:  # noqa: ANN401
