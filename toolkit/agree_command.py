@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolkit.console.output_files import check_outputs
+from toolkit.console.parser import OneLineParser
 from toolkit.lm._paths import check_different, model_name
-from toolkit.one_line_parser import OneLineParser
-from toolkit.output_files import check_outputs
 
 if TYPE_CHECKING:
     from toolkit.agreement import Conditions

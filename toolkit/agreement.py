@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from toolkit.agreement_models import ModelStates
+from toolkit.console.bar import with_progress
 from toolkit.functional import PairwiseAgreement, pairwise_agreement
 from toolkit.functional.pga import MIN_NULL_STD
-from toolkit.lm._progress import with_progress
 
 
 class Agreement(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from toolkit.diagnostics import one_line
+from toolkit.console.held_stderr import one_line
 from toolkit.lm.checkpoints import Checkpoint, Models
 from toolkit.lm.hidden_states import layer_names
 from toolkit.lm.outline import Outline, read_outline

@@ -11,8 +11,8 @@ from typing import Any
 from toolkit.agreement import Agreement, Conditions
 from toolkit.agreement_models import ModelStates
 from toolkit.atomic import write_atomically
+from toolkit.console.text_table import aligned
 from toolkit.figures_agreement import agreement_by_space
-from toolkit.text_table import aligned
 
 
 def as_text(

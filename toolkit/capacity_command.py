@@ -8,8 +8,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from toolkit.one_line_parser import OneLineParser
-from toolkit.output_files import check_outputs
+from toolkit.console.output_files import check_outputs
+from toolkit.console.parser import OneLineParser
 
 if TYPE_CHECKING:
     from toolkit.capacity_laws import CapacityLaw

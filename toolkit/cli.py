@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from toolkit import __version__
-from toolkit.diagnostics import HeldStderr, run_quietly
-from toolkit.one_line_parser import did_you_mean
+from toolkit.console.held_stderr import HeldStderr, run_quietly
+from toolkit.console.parser import did_you_mean
 
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.IGNORECASE)
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.diagnostics import one_line
+from toolkit.console.held_stderr import one_line
+from toolkit.console.output_files import check_outputs
+from toolkit.console.parser import OneLineParser
 from toolkit.lm._paths import check_different, model_name
-from toolkit.one_line_parser import OneLineParser
-from toolkit.output_files import check_outputs
 
 if TYPE_CHECKING:
     from toolkit.epsilon_report import MeasuredModel

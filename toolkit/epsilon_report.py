@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from toolkit.atomic import write_atomically
+from toolkit.console.text_table import aligned
 from toolkit.epsilon_twins import SharedMatrix
 from toolkit.figures_deviation import deviation_against_dim
 from toolkit.functional import (
@@ -21,7 +22,6 @@ from toolkit.lm.tensors import EmbeddingTensor, Matrix, read_embedding
 from toolkit.points import num_nonfinite
 from toolkit.provenance import matrix_hash
 from toolkit.reference import model_capacities
-from toolkit.text_table import aligned
 
 # The paper gives capacities below it only.
 _PUBLISHED_BELOW = 0.1

@@ -8,8 +8,8 @@ from lightning.pytorch.utilities import rank_zero_warn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from typing_extensions import override
 
-from toolkit.diagnostics import RefusedRunError
-from toolkit.one_line_parser import did_you_mean
+from toolkit.console.held_stderr import RefusedRunError
+from toolkit.console.parser import did_you_mean
 
 # Lightning adds them to what a checkpoint can be kept by.
 _ALWAYS_THERE = {"epoch", "step"}

@@ -15,17 +15,17 @@ from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from toolkit.atomic import naming, write_atomically
-from toolkit.diagnostics import HeldStderr
+from toolkit.console.held_stderr import HeldStderr
+from toolkit.console.noise import without_noise
+from toolkit.console.run_parser import RunParser
+from toolkit.console.training import FirstStep
 from toolkit.folder_lock import locked
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
 from toolkit.measures.text_set import TextSet
-from toolkit.noise import without_noise
 from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
-from toolkit.progress import FirstStep
 from toolkit.run_beginning import NewFiles
 from toolkit.run_config import NamedConfigFile
 from toolkit.run_folder import CONFIG, RunFolder, run_name
-from toolkit.run_parser import RunParser
 from toolkit.trainer_cli import DEFAULT_ROOT
 from toolkit.trainer_limits import check_accelerator
 from toolkit.walk import Walk

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from toolkit.one_line_parser import OneLineParser
+from toolkit.console.parser import OneLineParser
 
 PROG = "python -m toolkit probe"
 DESCRIPTION = (

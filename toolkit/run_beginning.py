@@ -9,9 +9,9 @@ import lightning as L
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from typing_extensions import override
 
-from toolkit.diagnostics import HeldStderr, RefusedRunError
+from toolkit.console.held_stderr import HeldStderr, RefusedRunError
+from toolkit.console.training import FirstStep
 from toolkit.folder_lock import LOCK_NAME, locked
-from toolkit.progress import FirstStep
 from toolkit.run_folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
 from toolkit.table import TABLE_NAME
 

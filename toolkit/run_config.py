@@ -5,9 +5,9 @@ from pathlib import Path
 
 from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-defined]
 
-from toolkit import yaml_text
-from toolkit.parser_messages import shortened
-from toolkit.run_parser import RunParser, command_of, say_dropped
+from toolkit.console import yaml_text
+from toolkit.console.parser_messages import shortened
+from toolkit.console.run_parser import RunParser, command_of, say_dropped
 
 
 class NamedConfigFile(ActionConfigFile):

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from toolkit.atomic import is_disk_full
 from toolkit.checkpointing import RunCheckpoint
-from toolkit.diagnostics import RefusedRunError
+from toolkit.console.held_stderr import RefusedRunError
 from toolkit.interruption import Interrupted, interruption
 from toolkit.run_folder import read_checkpoint
 from toolkit.run_loops import (

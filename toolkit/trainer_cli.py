@@ -22,13 +22,14 @@ from typing_extensions import override
 
 from toolkit.atomic import naming
 from toolkit.checkpointing import RunCheckpoint
-from toolkit.diagnostics import HeldStderr
+from toolkit.console.held_stderr import HeldStderr
+from toolkit.console.noise import without_noise
+from toolkit.console.run_parser import RunParser
+from toolkit.console.training import RunProgressBar
 from toolkit.finite_loss import FiniteLoss
 from toolkit.lm._zip_checksums import check_file
 from toolkit.logging_interval import LoggingInterval
 from toolkit.monitored_metric import MonitorCheck
-from toolkit.noise import without_noise
-from toolkit.progress import RunProgressBar
 from toolkit.random_states import UndisturbedByValidation
 from toolkit.run_beginning import RunBeginning
 from toolkit.run_config import NamedConfigFile
@@ -43,7 +44,6 @@ from toolkit.run_folder import (
     read_checkpoint,
     run_name,
 )
-from toolkit.run_parser import RunParser
 from toolkit.summary import collect
 from toolkit.threads import ThreadChoice, restored
 from toolkit.trainer_limits import check_options, check_processes, check_seed

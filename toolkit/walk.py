@@ -17,6 +17,8 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 
+from toolkit.console.noise import said_once
+from toolkit.console.stages import stage
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
 from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
@@ -25,10 +27,8 @@ from toolkit.measures.text_set import TextSet
 from toolkit.model_logger import ModelLogger
 from toolkit.models import LanguageModel
 from toolkit.models.language_model import WeightsSource
-from toolkit.noise import said_once
 from toolkit.points import Point
 from toolkit.provenance import dtype_names, versions, weights_hash
-from toolkit.stages import stage
 from toolkit.threads import suited_to
 from toolkit.walk_batches import check_tokenizer, check_tokens, conditions, fingerprint
 from toolkit.walk_duplicates import Duplicates, matrix_hashes

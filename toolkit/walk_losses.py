@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 from typing_extensions import override
 
+from toolkit.console.bar import with_progress
 from toolkit.interruption import interruption
 from toolkit.lm._batches import divided, positions_restored, right_padded
 from toolkit.lm._capture import measuring
-from toolkit.lm._progress import with_progress
 from toolkit.lm._tokens import token_ids
 from toolkit.lm.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet

@@ -190,7 +190,7 @@ def test_what_is_measured_under_inference_mode_and_autocast_is_plain_float32() -
 def test_the_bar_shows_only_when_it_takes_long(
     seconds: float, shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("toolkit.lm._progress._SECONDS_BEFORE_IT_SHOWS", seconds)
+    monkeypatch.setattr("toolkit.console.bar._SECONDS_BEFORE_IT_SHOWS", seconds)
     with pytest.MonkeyPatch.context() as environment:
         # Makes rich take the captured stream for a terminal.
         environment.setenv("FORCE_COLOR", "1")
@@ -203,7 +203,7 @@ def test_the_bar_shows_only_when_it_takes_long(
 def test_no_bar_in_a_file_or_unasked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("toolkit.lm._progress._SECONDS_BEFORE_IT_SHOWS", 0.0)
+    monkeypatch.setattr("toolkit.console.bar._SECONDS_BEFORE_IT_SHOWS", 0.0)
     hidden_states(tiny_model(), tiny_tokenizer(), TEXTS, progress=True)
     hidden_states(tiny_model(), tiny_tokenizer(), TEXTS)
     assert capsys.readouterr() == ("", "")

@@ -214,7 +214,7 @@ def test_stages_tell_their_time_and_memory(
     checkpoint = Models([str(path)]).checkpoints()[0]
     checkpoint.open()
     assert not caplog.messages
-    with caplog.at_level("DEBUG", logger="toolkit.stages"):
+    with caplog.at_level("DEBUG", logger="toolkit.console.stages"):
         checkpoint.open()
     stages = [re.fullmatch(r"(.*): \d+\.\d s, .*\d GiB.*", line) for line in caplog.messages]
     names = [f"{path}: {name}" for name in ("header", "weights", "tokenizer")]

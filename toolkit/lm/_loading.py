@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from toolkit.console.bar import OtherBar, counting_bar
+from toolkit.console.stages import stage
 from toolkit.lm._gguf import GgufWeights, gguf_package
 from toolkit.lm._names import WRAPPED
 from toolkit.lm._pickled import open_pickled
-from toolkit.lm._progress import OtherBar, counting_bar
 from toolkit.lm._safetensors import open_safetensors
 from toolkit.lm._stores import Folder
 from toolkit.lm._weight_files import Weights
@@ -20,7 +21,6 @@ from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.local_checkpoints import check_kind_of_weights
 from toolkit.lm.pretrained import load_tokenizer
-from toolkit.stages import stage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from toolkit.console.bar import with_progress
 from toolkit.functional._checks import (
     flag,
     instance,
@@ -29,7 +30,6 @@ from toolkit.lm._batches import (
 )
 from toolkit.lm._capture import captured_layers, measuring, run_body
 from toolkit.lm._layers import check_layers, layer_names
-from toolkit.lm._progress import with_progress
 from toolkit.lm._tokens import token_ids
 from toolkit.lm.families import (
     LanguageModelParts,

@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 from jsonargparse import ArgumentParser
 
-from toolkit.parser_messages import shortened
+from toolkit.console.parser_messages import shortened
 
 
 class Shape:

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from lightning.pytorch.utilities import rank_zero_info
 
-from toolkit.noise import without_noise
+from toolkit.console.noise import without_noise
 
 AWARE = "Be aware that when using `ckpt_path`, add the following callbacks: "
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-_LOGGER = logging.getLogger("toolkit.stages")
+_LOGGER = logging.getLogger("toolkit.console.stages")
 _STATUS = Path("/proc/self/statm")
 _GIB = 2**30
 

@@ -4,7 +4,7 @@ import re
 import sys
 from typing import NamedTuple
 
-from toolkit.one_line_parser import did_you_mean
+from toolkit.console.parser import did_you_mean
 
 _OWN_CLASS = "; give a full class_path for a class of your own"
 # Where the classes of an option are that go by their short names.

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonargparse import get_loader
 
-from toolkit.yaml_text import dump, install, load
+from toolkit.console.yaml_text import dump, install, load
 
 LOOK_LIKE_NUMBERS = [
     "1e5",

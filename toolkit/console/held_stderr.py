@@ -11,10 +11,10 @@ from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO, cast
 
 from toolkit.atomic import is_disk_full
+from toolkit.console.parser_messages import shortened
+from toolkit.console.shown_text import ShownText, shown_output
+from toolkit.console.stages import told_stages
 from toolkit.interruption import Interrupted, interruption
-from toolkit.parser_messages import shortened
-from toolkit.shown_text import ShownText, shown_output
-from toolkit.stages import told_stages
 
 _USAGE_ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from toolkit.diagnostics import HeldStderr, one_line, run_quietly
-from toolkit.stages import stage
+from toolkit.console.held_stderr import HeldStderr, one_line, run_quietly
+from toolkit.console.stages import stage
 
 LOGGER = logging.getLogger("tests.diagnostics")
 Command = Callable[[HeldStderr], int]

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Callback
 
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from toolkit.checkpointing import RunCheckpoint
-from toolkit.progress import RunProgressBar
+from toolkit.console.training import RunProgressBar
 
 
 class EveryBatch(RunProgressBar):

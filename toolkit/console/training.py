@@ -7,7 +7,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from typing_extensions import override
 
-from toolkit.diagnostics import HeldStderr
+from toolkit.console.held_stderr import HeldStderr
 
 _SECONDS_BETWEEN_UPDATES = 0.1
 

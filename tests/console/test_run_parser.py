@@ -8,9 +8,9 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.tiny_run import TinyModel
 from toolkit.cli import main
-from toolkit.run_parser import files_first
+from toolkit.console.run_parser import files_first
 
-CONFIGS = Path(__file__).parent.parent / "configs"
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
 TOY = f"--config={CONFIGS / 'toy.yaml'}"
 POCKET = f"--config={CONFIGS / 'pocket.yaml'}"
 PACKING = f"--config={CONFIGS / 'packing.yaml'}"

@@ -9,9 +9,9 @@ from typing import TextIO, cast
 
 import pytest
 
-from toolkit.shown_text import ShownText, shown_output
+from toolkit.console.shown_text import ShownText, shown_output
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 CAPACITY = ["capacity", "--dim", "100", "--epsilon", "0.1"]
 TINY = [
     "fit",

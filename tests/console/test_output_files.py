@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.output_files import check_outputs
+from toolkit.console.output_files import check_outputs
 
 
 def test_a_new_file_and_an_old_one_are_taken(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from jsonargparse import ActionConfigFile, Namespace  # type: ignore[attr-define
 from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
-from toolkit import yaml_text
-from toolkit.one_line_parser import DID_YOU_MEAN, did_you_mean, with_nearest
+from toolkit.console import yaml_text
+from toolkit.console.parser import DID_YOU_MEAN, did_you_mean, with_nearest
 
 yaml_text.install()
 _CONFIG = ("-c", "--config")

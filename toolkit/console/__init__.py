@@ -1,0 +1,1 @@
+"""What a person sees: messages, bars, tables, and the parsers of what was typed."""
