@@ -13,7 +13,7 @@ from callbacks.subspace_pga import SubspacePGA
 from callbacks.superposition_geometry import SuperpositionGeometry
 from callbacks.unembedding_overlap import UnembeddingOverlap
 from toolkit.measures.text_set import TextSet
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 __all__ = [
     "CheckpointSchedule",

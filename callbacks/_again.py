@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from toolkit.event_files import BoardPoints
+from toolkit.runs.event_files import BoardPoints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,11 +9,11 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from callbacks.measurement import Moment
-from toolkit.model_logger import ModelLogger, is_walk
-from toolkit.points import Point, measurement_rows
-from toolkit.provenance import dtype_names, versions
-from toolkit.run_folder import logger_folder
-from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
+from toolkit.runs.folder import logger_folder
+from toolkit.runs.model_logger import ModelLogger, is_walk
+from toolkit.runs.points import Point, measurement_rows
+from toolkit.runs.provenance import dtype_names, versions
+from toolkit.runs.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
 
 
 class Recorder:

@@ -20,10 +20,10 @@ from callbacks._untouched import untouched
 from callbacks.measurement import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.atomic import is_disk_full
-from toolkit.event_files import points_in
 from toolkit.functional._checks import one_of
 from toolkit.interruption import interruption
-from toolkit.points import Point, values_by_layer
+from toolkit.runs.event_files import points_in
+from toolkit.runs.points import Point, values_by_layer
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:

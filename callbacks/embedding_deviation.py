@@ -11,7 +11,7 @@ from callbacks.language_model import LanguageModelCallback
 from callbacks.measurement import Moment
 from toolkit.functional import cosine_histogram
 from toolkit.functional._checks import number_at_least
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

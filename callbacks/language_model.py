@@ -13,8 +13,8 @@ from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.text_set import TextSet
-from toolkit.model_logger import is_walk
-from toolkit.points import values_by_layer
+from toolkit.runs.model_logger import is_walk
+from toolkit.runs.points import values_by_layer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

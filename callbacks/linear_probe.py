@@ -8,7 +8,7 @@ from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
 from toolkit.functional._checks import integer_at_least, positives
 from toolkit.measures.text_set import TextSet
-from toolkit.points import Point, values_by_layer
+from toolkit.runs.points import Point, values_by_layer
 
 # What a gain must exceed to be called one.
 _NUM_ERRORS = 2

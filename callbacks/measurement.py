@@ -7,7 +7,7 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
-from toolkit.provenance import weights_hash
+from toolkit.runs.provenance import weights_hash
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from toolkit.functional import (
     welch_bound,
 )
 from toolkit.models import VectorPacking
-from toolkit.points import Point, num_nonfinite
 from toolkit.reference import optimised_packing
+from toolkit.runs.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

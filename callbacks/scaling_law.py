@@ -24,7 +24,7 @@ from toolkit.functional import (
 )
 from toolkit.models import SuperpositionAutoencoder
 from toolkit.models.superposition_autoencoder import width_name
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

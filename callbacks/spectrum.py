@@ -7,7 +7,7 @@ from callbacks.language_model import TextCallback
 from callbacks.measurement import Moment
 from toolkit.functional._eigenvalues import check_fit_range
 from toolkit.measures.text_set import TextSet
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 
 class Spectrum(TextCallback):

@@ -8,7 +8,7 @@ from callbacks.measurement import Moment
 from toolkit.functional._checks import flag
 from toolkit.measures.pga import check_pga_options
 from toolkit.measures.text_set import TextSet
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 if TYPE_CHECKING:
     from toolkit.measures import Subject

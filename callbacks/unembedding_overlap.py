@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from callbacks.language_model import LanguageModelCallback
 from callbacks.measurement import Moment
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 
 class UnembeddingOverlap(LanguageModelCallback):

@@ -15,11 +15,11 @@ import torch
 import yaml  # type: ignore[import-untyped]
 from torch import Tensor
 
-from tests.test_event_files import read_points
+from tests.runs.test_event_files import read_points
 from tests.tiny_run import TinyModel
 from toolkit import __version__
 from toolkit.cli import join_negative_numbers, main
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 ROOT = Path(__file__).parent.parent
 TINY = ["--model=tests.tiny_run.TinyModel", "--data=tests.tiny_run.TinyData"]

@@ -13,7 +13,7 @@ from tests.callbacks.language import write_texts
 from tests.data.tiny_corpus import write_folder
 from tests.lm.listed_hub import save_revision
 from toolkit.cli import main
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 CONFIGS = [
     path

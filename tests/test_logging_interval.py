@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_event_files import steps_of
+from tests.runs.test_event_files import steps_of
 from toolkit.cli import main
 from toolkit.logging_interval import interval
 

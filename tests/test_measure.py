@@ -10,8 +10,8 @@ from tests.lm.tiny_models import DIM, TEXTS, tiny_tokenizer
 from tests.measures.test_measures import LABELLED, tiny_model
 from toolkit.functional import embedding_deviation
 from toolkit.measure import measure
-from toolkit.provenance import weights_hash
-from toolkit.table import MeasurementRow
+from toolkit.runs.provenance import weights_hash
+from toolkit.runs.table import MeasurementRow
 
 
 def test_rows_make_a_table() -> None:

@@ -20,7 +20,7 @@ from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from tests.test_cli import TINY, TOY, fit
 from tests.tiny_run import SpoilAt
 from toolkit.finite_loss import FiniteLoss
-from toolkit.summary import collect
+from toolkit.runs.summary import collect
 
 SPOIL = ["--trainer.callbacks+=tests.tiny_run.SpoilAt", "--trainer.callbacks.step=3"]
 

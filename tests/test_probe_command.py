@@ -30,14 +30,14 @@ from tests.probing import REPOSITORY, TOKENS, curves_of, local, probe, published
 from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
-from toolkit.folder_lock import locked
 from toolkit.lm import token_losses
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.measure import measure
-from toolkit.model_logger import model_folder
 from toolkit.models import LanguageModel
-from toolkit.provenance import matrix_hash, texts_hash, weights_hash
-from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
+from toolkit.runs.folder_lock import locked
+from toolkit.runs.model_logger import model_folder
+from toolkit.runs.provenance import matrix_hash, texts_hash, weights_hash
+from toolkit.runs.table import MeasurementRow, MeasurementTable, read_measurements
 from toolkit.walk_duplicates import matrix_hashes
 
 STEPS = (0, 1, 8, 64)

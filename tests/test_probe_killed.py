@@ -15,8 +15,9 @@ from tests.callbacks.events import images
 from tests.callbacks.language import small_texts
 from tests.lm.listed_hub import save_revision
 from tests.probing import curves_of, local, probe
-from toolkit import table, walk
-from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
+from toolkit import walk
+from toolkit.runs import table
+from toolkit.runs.table import MeasurementRow, MeasurementTable, read_measurements
 from toolkit.walk_record import WalkRecord
 
 # Where the walk dies, and at which time it comes there since it was started.

@@ -10,7 +10,7 @@ import callbacks
 import toolkit.functional
 import toolkit.models
 from tests.callbacks.language import Module, batches, write_texts
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text()

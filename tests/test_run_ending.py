@@ -11,6 +11,7 @@ import pytest
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
+from tests.runs.test_event_files import read_points, steps_of
 from tests.test_cli import (
     EVERY_10,
     TINY,
@@ -21,7 +22,6 @@ from tests.test_cli import (
     last_checkpoint,
     shell,
 )
-from tests.test_event_files import read_points, steps_of
 
 VALIDATED = [*TINY, *EVERY_10, "--trainer.val_check_interval=5"]
 VALIDATED += ["--trainer.check_val_every_n_epoch=null"]

@@ -13,7 +13,7 @@ from tests.lm.listed_hub import save_revision
 from toolkit.cli import main
 from toolkit.lm.checkpoints import Models
 from toolkit.lm.hub_revisions import HubRevisions
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 CONFIGS = [
     path

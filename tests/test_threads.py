@@ -17,7 +17,7 @@ from tests.tiny_run import TinyData, TinyModel
 from toolkit import threads
 from toolkit.cli import main
 from toolkit.models import SuperpositionAutoencoder, VectorPacking
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from tests.callbacks.events import scalars
 from tests.callbacks.language import Module, batches, five_callbacks, small_texts
 from tests.callbacks.toy import toy_trainer
 from tests.probing import local, probe
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 SCHEDULE = [0, 1, 4]
 

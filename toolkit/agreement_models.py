@@ -12,7 +12,7 @@ from toolkit.lm.checkpoints import Checkpoint, Models
 from toolkit.lm.hidden_states import layer_names
 from toolkit.lm.outline import Outline, read_outline
 from toolkit.measures import Subject, default_k
-from toolkit.points import num_nonfinite
+from toolkit.runs.points import num_nonfinite
 
 
 class Candidate(NamedTuple):

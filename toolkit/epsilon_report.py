@@ -19,9 +19,9 @@ from toolkit.functional import (
     log10_model_capacity,
 )
 from toolkit.lm.tensors import EmbeddingTensor, Matrix, read_embedding
-from toolkit.points import num_nonfinite
-from toolkit.provenance import matrix_hash
 from toolkit.reference import model_capacities
+from toolkit.runs.points import num_nonfinite
+from toolkit.runs.provenance import matrix_hash
 
 # The paper gives capacities below it only.
 _PUBLISHED_BELOW = 0.1
@@ -53,7 +53,7 @@ class MeasuredModel(NamedTuple):
         file: The file that holds it.
         commit: Commit of a published model, else empty.
         bytes_read: Bytes of weight files that were read.
-        matrix_hash: Fingerprint of the stored matrix (`toolkit.provenance.matrix_hash`).
+        matrix_hash: Fingerprint of the stored matrix (`toolkit.runs.provenance.matrix_hash`).
     """
 
     model: str

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from toolkit.lm.tensors import Matrix, read_embedding
-from toolkit.provenance import matrix_hash
+from toolkit.runs.provenance import matrix_hash
 
 # Of the matrix that is not measured: two that differ as a whole do so here, but for a coincidence.
 _SAMPLED_ROWS = 64

@@ -16,9 +16,9 @@ from toolkit.measures import (
     used_k,
 )
 from toolkit.measures.subject import Rows
-from toolkit.points import Point, measurement_rows
-from toolkit.provenance import dtype_names, versions, weights_hash
-from toolkit.table import MeasurementRow
+from toolkit.runs.points import Point, measurement_rows
+from toolkit.runs.provenance import dtype_names, versions, weights_hash
+from toolkit.runs.table import MeasurementRow
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:

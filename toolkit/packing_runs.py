@@ -5,8 +5,8 @@ from itertools import islice
 from pathlib import Path
 
 from toolkit.reference import PackingPoint
-from toolkit.run_folder import SUMMARY
-from toolkit.table import TABLE_NAME, MeasurementRow, read_measurements
+from toolkit.runs.folder import SUMMARY
+from toolkit.runs.table import TABLE_NAME, MeasurementRow, read_measurements
 
 _COLUMNS = ("k", "d", "max_abs_cosine")
 # Of vectors and dimensions that a packing can have been computed with.

@@ -19,15 +19,14 @@ from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
 from toolkit.console.training import FirstStep
-from toolkit.folder_lock import locked
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
 from toolkit.measures.text_set import TextSet
 from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
-from toolkit.run_beginning import NewFiles
-from toolkit.run_config import NamedConfigFile
-from toolkit.run_folder import CONFIG, RunFolder, run_name
-from toolkit.trainer_cli import DEFAULT_ROOT
-from toolkit.trainer_limits import check_accelerator
+from toolkit.runs.beginning import NewFiles
+from toolkit.runs.config import NamedConfigFile
+from toolkit.runs.folder import CONFIG, DEFAULT_ROOT, RunFolder, run_name
+from toolkit.runs.folder_lock import locked
+from toolkit.runs.trainer_limits import check_accelerator
 from toolkit.walk import Walk
 from toolkit.walk_record import measured_before
 from toolkit.walk_report import report

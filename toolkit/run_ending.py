@@ -10,11 +10,11 @@ from lightning.pytorch.callbacks import Checkpoint
 from typing_extensions import override
 
 from toolkit.atomic import is_disk_full
-from toolkit.checkpointing import RunCheckpoint
 from toolkit.console.held_stderr import RefusedRunError
 from toolkit.interruption import Interrupted, interruption
-from toolkit.run_folder import read_checkpoint
-from toolkit.run_loops import (
+from toolkit.runs.checkpoint import RunCheckpoint
+from toolkit.runs.folder import read_checkpoint
+from toolkit.runs.loops import (
     due_validation_in,
     is_at_end,
     is_between_updates,

@@ -21,7 +21,6 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
 from toolkit.atomic import naming
-from toolkit.checkpointing import RunCheckpoint
 from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
@@ -30,11 +29,12 @@ from toolkit.finite_loss import FiniteLoss
 from toolkit.lm._zip_checksums import check_file
 from toolkit.logging_interval import LoggingInterval
 from toolkit.monitored_metric import MonitorCheck
-from toolkit.random_states import UndisturbedByValidation
-from toolkit.run_beginning import RunBeginning
-from toolkit.run_config import NamedConfigFile
 from toolkit.run_ending import EndAtUpdate
-from toolkit.run_folder import (
+from toolkit.runs.beginning import RunBeginning
+from toolkit.runs.checkpoint import RunCheckpoint
+from toolkit.runs.config import NamedConfigFile
+from toolkit.runs.folder import (
+    DEFAULT_ROOT,
     LAST_CHECKPOINT,
     SUMMARY,
     RunFolder,
@@ -44,11 +44,11 @@ from toolkit.run_folder import (
     read_checkpoint,
     run_name,
 )
-from toolkit.summary import collect
+from toolkit.runs.random_states import UndisturbedByValidation
+from toolkit.runs.summary import collect
+from toolkit.runs.trainer_limits import check_options, check_processes, check_seed
 from toolkit.threads import ThreadChoice, restored
-from toolkit.trainer_limits import check_options, check_processes, check_seed
 
-DEFAULT_ROOT = "checkpoints"
 _SECONDS_BETWEEN_FLUSHES = 5
 # A process of a command takes about 300 MiB before it has a model.
 _ALWAYS_ALLOWED_PROCESSES = 16

@@ -24,11 +24,11 @@ from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedMod
 from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
 from toolkit.lm.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
-from toolkit.model_logger import ModelLogger
 from toolkit.models import LanguageModel
 from toolkit.models.language_model import WeightsSource
-from toolkit.points import Point
-from toolkit.provenance import dtype_names, versions, weights_hash
+from toolkit.runs.model_logger import ModelLogger
+from toolkit.runs.points import Point
+from toolkit.runs.provenance import dtype_names, versions, weights_hash
 from toolkit.threads import suited_to
 from toolkit.walk_batches import check_tokenizer, check_tokens, conditions, fingerprint
 from toolkit.walk_duplicates import Duplicates, matrix_hashes

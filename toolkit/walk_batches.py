@@ -8,7 +8,7 @@ import lightning as L
 from transformers import PreTrainedTokenizerBase
 
 from toolkit.measures.text_set import TextSet
-from toolkit.provenance import texts_hash
+from toolkit.runs.provenance import texts_hash
 from toolkit.walk_record import TEXTS_HASH
 
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from toolkit.lm._search import output_embedding
 from toolkit.lm.checkpoints import Checkpoint
-from toolkit.model_logger import ModelLogger
-from toolkit.points import Point
-from toolkit.provenance import matrix_hash
+from toolkit.runs.model_logger import ModelLogger
+from toolkit.runs.points import Point
+from toolkit.runs.provenance import matrix_hash
 from toolkit.walk_record import DUPLICATE, METRIC, WalkRecord
 
 if TYPE_CHECKING:

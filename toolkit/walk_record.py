@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.event_files import keep_steps
 from toolkit.lm.checkpoints import Checkpoint
-from toolkit.model_logger import model_folder
-from toolkit.points import Point, measurement_rows
-from toolkit.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
-from toolkit.unfinished import Unfinished
+from toolkit.runs.event_files import keep_steps
+from toolkit.runs.model_logger import model_folder
+from toolkit.runs.points import Point, measurement_rows
+from toolkit.runs.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
+from toolkit.runs.unfinished import Unfinished
 
 METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"

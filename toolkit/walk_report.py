@@ -11,10 +11,10 @@ from torch.utils.tensorboard import SummaryWriter
 from toolkit.atomic import write_atomically
 from toolkit.figures_layers import layer_step_heat_map
 from toolkit.figures_models import against_depth, one_against_another
-from toolkit.model_logger import model_folder
-from toolkit.points import values_by_layer
-from toolkit.run_folder import SUMMARY
-from toolkit.summary import collect
+from toolkit.runs.folder import SUMMARY
+from toolkit.runs.model_logger import model_folder
+from toolkit.runs.points import values_by_layer
+from toolkit.runs.summary import collect
 from toolkit.walk import Walk
 from toolkit.walk_record import WalkRecord
 

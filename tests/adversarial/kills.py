@@ -32,7 +32,7 @@ import toolkit.trainer_cli  # noqa: F401
 from tests.callbacks.language import write_texts
 from tests.data.tiny_corpus import write_folder
 from tests.lm.listed_hub import save_revision
-from tests.test_event_files import read_points
+from tests.runs.test_event_files import read_points
 from toolkit.cli import main as run_toolkit
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)

@@ -18,7 +18,7 @@ from tests.test_cli import EVERY_10, TOY, assert_same_run, fit
 from toolkit.atomic import is_disk_full, naming, write_atomically
 from toolkit.cli import main
 from toolkit.lm.saving import save_folder
-from toolkit.table import TABLE_NAME, MeasurementTable, read_measurements
+from toolkit.runs.table import TABLE_NAME, MeasurementTable, read_measurements
 
 RUN = [*TOY, *EVERY_10, "--trainer.callbacks.schedule=1"]
 
@@ -173,7 +173,7 @@ def _comparable(row: Any) -> tuple[str, ...]:
 
 
 def test_a_table_without_room_stays_readable(tmp_path: Path) -> None:
-    from tests.test_run_folder import row_at
+    from tests.runs.test_folder import row_at
 
     table = MeasurementTable(tmp_path / TABLE_NAME)
     table.append([row_at(0)])

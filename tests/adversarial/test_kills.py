@@ -18,7 +18,7 @@ from tests.adversarial.kills import (
     table_of,
     try_kind,
 )
-from tests.test_event_files import write_points
+from tests.runs.test_event_files import write_points
 
 
 @pytest.mark.slow

@@ -24,8 +24,8 @@ from callbacks import MeasurementCallback, Moment, Point, ScalingLaw
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from tests.tiny_run import TinyStream
-from toolkit.provenance import weights_hash
-from toolkit.table import read_measurements
+from toolkit.runs.provenance import weights_hash
+from toolkit.runs.table import read_measurements
 
 
 class WeightNorm(MeasurementCallback):
@@ -433,7 +433,7 @@ def test_a_full_disk_ends_the_run_unless_told_to_warn(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("toolkit.table.MeasurementTable.append", full)
+    monkeypatch.setattr("toolkit.runs.table.MeasurementTable.append", full)
     callback = WeightNorm(schedule=6, on_error=on_error)
     trainer = toy_trainer(callback, logger=CSVLogger(tmp_path))
     if on_error is None:

@@ -20,12 +20,12 @@ from torch import Tensor, nn
 from callbacks import CheckpointSchedule
 from tests.callbacks.toy import toy_data, toy_model
 from tests.data.tiny_corpus import tiny_corpus, write_folder
-from toolkit.checkpointing import AtomicCheckpointIO, RunCheckpoint
 from toolkit.lm.checkpoints import LocalFolders
 from toolkit.lm.families import embedding_matrix, language_model_parts
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.lm.tensors import read_embedding
 from toolkit.models import LanguageModel
+from toolkit.runs.checkpoint import AtomicCheckpointIO, RunCheckpoint
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIG: dict[str, Any] = {
@@ -433,7 +433,7 @@ import torch
 from callbacks import CheckpointSchedule
 from tests.callbacks.test_checkpoint_schedule import fit
 from tests.data.tiny_corpus import tiny_corpus
-from toolkit.checkpointing import RunCheckpoint
+from toolkit.runs.checkpoint import RunCheckpoint
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.callbacks.events import scalars
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -36,7 +36,7 @@ from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
 from tests.measures.test_measures import LABELLED
 from toolkit.functional import embedding_deviation
 from toolkit.measure import measure
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 SCHEDULE = [2, 5]
 

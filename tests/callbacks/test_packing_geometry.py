@@ -16,7 +16,7 @@ from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_trainer
 from toolkit.functional import welch_bound
 from toolkit.models import VectorPacking
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 QUANTITIES = {
     "num_nonfinite",

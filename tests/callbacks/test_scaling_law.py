@@ -18,8 +18,8 @@ from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import NUM_FEATURES, WIDTHS, toy_data, toy_model, toy_trainer
 from toolkit.data import PowerFrequencies, SparseFeatures, UniformFrequencies
 from toolkit.models import SuperpositionAutoencoder
-from toolkit.summary import collect
-from toolkit.table import read_measurements
+from toolkit.runs.summary import collect
+from toolkit.runs.table import read_measurements
 
 
 def by_tag(points: list[Point]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from callbacks import Moment, SuperpositionGeometry
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import NUM_FEATURES, WIDTHS, toy_data, toy_model, toy_trainer
 from toolkit.models import SuperpositionAutoencoder
-from toolkit.table import read_measurements
+from toolkit.runs.table import read_measurements
 
 QUANTITIES = {
     "num_nonfinite",

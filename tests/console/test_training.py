@@ -8,8 +8,8 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
-from toolkit.checkpointing import RunCheckpoint
 from toolkit.console.training import RunProgressBar
+from toolkit.runs.checkpoint import RunCheckpoint
 
 
 class EveryBatch(RunProgressBar):

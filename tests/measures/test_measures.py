@@ -35,7 +35,7 @@ from toolkit.measures import (
     spectrum_points,
     unembedding_points,
 )
-from toolkit.points import Point
+from toolkit.runs.points import Point
 
 LAYERS = ["layer_00", "layer_01", "layer_02", "layer_03", "final"]
 NUM_TOKENS = len(VOCABULARY)

@@ -5,7 +5,7 @@ import math
 from toolkit.functional import EmbeddingDeviation, embedding_deviation, log10_model_capacity
 from toolkit.functional._checks import instance, number_at_least
 from toolkit.measures.subject import Subject
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 
 def deviation_points(subject: Subject, *, num_sigma: float = 2.0) -> list[Point]:

@@ -17,7 +17,7 @@ from toolkit.functional._checks import (
 )
 from toolkit.functional.pga import SubspacePGA as Scores
 from toolkit.measures.subject import Subject
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 # Scores that differ between numbers of removed components, and those that do not.
 _SCORES = ("z", "rho", "null_mean", "null_std", "p_value", "variance_share")

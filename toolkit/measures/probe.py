@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from toolkit.functional import fit_linear_probe, probe_accuracy
 from toolkit.functional._checks import instance, integer_at_least, positives
 from toolkit.measures.subject import Subject
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 _QUANTITIES = ("accuracy", "stderr", "train_accuracy", "converged", "num_iter", "l2")
 

@@ -14,7 +14,7 @@ from toolkit.functional._eigenvalues import (
     participation_from_eigenvalues,
 )
 from toolkit.measures.subject import Subject
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 _QUANTITIES = (
     "rankme",

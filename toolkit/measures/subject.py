@@ -30,7 +30,7 @@ from toolkit.lm.families import (
 )
 from toolkit.lm.hidden_states import check_encoding, hidden_states, layer_names
 from toolkit.lm.token_losses import LossMeter, is_meter
-from toolkit.points import num_nonfinite
+from toolkit.runs.points import num_nonfinite
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -7,7 +7,7 @@ from torch import Tensor
 from toolkit.functional import feature_norms, mean_squared_overlap
 from toolkit.functional._checks import instance
 from toolkit.measures.subject import Subject
-from toolkit.points import Point, num_nonfinite
+from toolkit.runs.points import Point, num_nonfinite
 
 _PERCENTS = (5, 50, 95)
 _QUANTITIES = (

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from toolkit.table import MeasurementRow
+from toolkit.runs.table import MeasurementRow
 
 
 class Point(NamedTuple):

@@ -12,8 +12,10 @@ import lightning as L
 import torch
 from lightning.pytorch.loggers import Logger
 
-from toolkit.event_files import drop_after
-from toolkit.table import TABLE_NAME, MeasurementTable
+from toolkit.runs.event_files import drop_after
+from toolkit.runs.table import TABLE_NAME, MeasurementTable
+
+DEFAULT_ROOT = "checkpoints"
 
 CONFIG = "config.yaml"
 SUMMARY = "summary.json"

@@ -9,7 +9,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from typing_extensions import override
 
-from toolkit.unfinished import Unfinished
+from toolkit.runs.unfinished import Unfinished
 
 _SECONDS_BETWEEN_FLUSHES = 5
 _DIGEST_BYTES = 4

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from toolkit import __version__
-from toolkit.provenance import matrix_hash, versions, weights_hash
+from toolkit.runs.provenance import matrix_hash, versions, weights_hash
 
 
 def reference(name: str, shape: tuple[int, ...], raw: bytes) -> str:

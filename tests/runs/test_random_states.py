@@ -16,12 +16,12 @@ from callbacks import CheckpointSchedule, SubspacePGA
 from tests.callbacks.language import Module, small_texts
 from tests.data.tiny_corpus import write_folder
 from tests.lm.tiny_models import NUM_ROWS
+from tests.runs.test_event_files import read_points
 from tests.test_cli import EVERY_10, QUIET, assert_same_run, assert_same_state
-from tests.test_event_files import read_points
-from toolkit.checkpointing import RunCheckpoint
 from toolkit.cli import main
 from toolkit.data.batch_stream import BatchStream
-from toolkit.random_states import (
+from toolkit.runs.checkpoint import RunCheckpoint
+from toolkit.runs.random_states import (
     UndisturbedByValidation,
     random_states,
     restore_random_states,

@@ -31,7 +31,7 @@ class MeasurementRow(NamedTuple):
         num_points: Rows, texts or widths that entered it, None where that means nothing.
         conditions: Arguments of the measurement, plain types.
         dtype: dtype of the weights.
-        weights_hash: Fingerprint of the weights (`toolkit.provenance.weights_hash`).
+        weights_hash: Fingerprint of the weights (`toolkit.runs.provenance.weights_hash`).
         versions: Versions of the packages in use.
     """
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from toolkit import folder_lock
-from toolkit.folder_lock import LOCK_NAME, locked
+from toolkit.runs import folder_lock
+from toolkit.runs.folder_lock import LOCK_NAME, locked
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from toolkit.folder_lock import locked
+from toolkit.runs.folder_lock import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)

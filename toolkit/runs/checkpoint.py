@@ -11,9 +11,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from typing_extensions import override
 
 from toolkit.atomic import naming
-from toolkit.random_states import RunRandomStates
-from toolkit.run_folder import LAST_CHECKPOINT, SAVED_AT
-from toolkit.run_loops import restore_loaders, validation_follows
+from toolkit.runs.folder import LAST_CHECKPOINT, SAVED_AT
+from toolkit.runs.loops import restore_loaders, validation_follows
+from toolkit.runs.random_states import RunRandomStates
 
 _DEFAULT_EVERY_N_STEPS = 1000
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from toolkit.summary import Summary, collect
+from toolkit.runs.summary import Summary, collect
 
 
 class Measuring:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.atomic import write_atomically
-from toolkit.table import MeasurementRow
+from toolkit.runs.table import MeasurementRow
 
 _NAME = "unfinished.json"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from toolkit.trainer_limits import check_options, check_processes, check_seed
+from toolkit.runs.trainer_limits import check_options, check_processes, check_seed
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 import torch
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
-from tests.test_event_files import steps_of, write_points
-from toolkit.run_folder import (
+from tests.runs.test_event_files import steps_of, write_points
+from toolkit.runs.folder import (
     RunFolder,
     check_complete,
     log_folder,
@@ -17,7 +17,7 @@ from toolkit.run_folder import (
     rewind,
     run_name,
 )
-from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
+from toolkit.runs.table import MeasurementRow, MeasurementTable, read_measurements
 
 
 @pytest.mark.parametrize(

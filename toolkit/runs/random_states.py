@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info
 from typing_extensions import override
 
-from toolkit.run_loops import validation_follows
+from toolkit.runs.loops import validation_follows
 
 _KEY = "random_states"
 

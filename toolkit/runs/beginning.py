@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from toolkit.console.held_stderr import HeldStderr, RefusedRunError
 from toolkit.console.training import FirstStep
-from toolkit.folder_lock import LOCK_NAME, locked
-from toolkit.run_folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
-from toolkit.table import TABLE_NAME
+from toolkit.runs.folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
+from toolkit.runs.folder_lock import LOCK_NAME, locked
+from toolkit.runs.table import TABLE_NAME
 
 EVENT_FILES = "events.out.tfevents.*"
 # What loggers and callbacks write before the first step.

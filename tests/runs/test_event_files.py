@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 from torch.utils.tensorboard import SummaryWriter
 
-from toolkit.event_files import drop_after, keep_steps, points_in
+from toolkit.runs.event_files import drop_after, keep_steps, points_in
 
 POINTS = {"a": [0, 10, 20, 30], "b": [5, 20, 25]}
 

@@ -13,9 +13,9 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
-from tests.test_event_files import read_points
+from tests.runs.test_event_files import read_points
 from tests.tiny_run import TinyData, TinyModel
-from toolkit.checkpointing import AtomicCheckpointIO, RunCheckpoint
+from toolkit.runs.checkpoint import AtomicCheckpointIO, RunCheckpoint
 
 
 class OtherCheckpointIO(TorchCheckpointIO):

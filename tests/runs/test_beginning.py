@@ -8,11 +8,11 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from callbacks import SuperpositionGeometry
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
+from tests.runs.test_event_files import steps_of
 from tests.test_cli import EVERY_10, TINY, TOY, assert_same_run, fit
-from tests.test_event_files import steps_of
-from toolkit.folder_lock import locked
-from toolkit.run_beginning import NewFiles
-from toolkit.table import read_measurements
+from toolkit.runs.beginning import NewFiles
+from toolkit.runs.folder_lock import locked
+from toolkit.runs.table import read_measurements
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

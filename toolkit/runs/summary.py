@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from toolkit.atomic import write_atomically
-from toolkit.points import values_by_layer
+from toolkit.runs.points import values_by_layer
 
 _WIDTH = re.compile(r"m_0*(\d+)")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.table import MeasurementRow, MeasurementTable, read_measurements
+from toolkit.runs.table import MeasurementRow, MeasurementTable, read_measurements
 
 
 def row(step: int = 0, **changes: Any) -> MeasurementRow:
@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_no_half_row(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("toolkit.table.os.fsync", full)
+        patch.setattr("toolkit.runs.table.os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
             table.append([row(1)])
     assert table.path.read_bytes() == before
