@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.console.output_files import check_outputs
 from toolkit.console.parser import OneLineParser
-from toolkit.lm._paths import check_different, model_name
+from toolkit.lm.paths import check_different, model_name
 
 if TYPE_CHECKING:
     from toolkit.agreement import Conditions

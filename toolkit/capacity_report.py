@@ -19,7 +19,7 @@ from toolkit.console.text_table import aligned
 from toolkit.figures import measured_against_fitted
 from toolkit.functional.capacity import PackingLaw, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
-from toolkit.lm._zip_checksums import check_file
+from toolkit.lm.weights.zip_checksums import check_file
 from toolkit.reference import PackingPoint
 
 if TYPE_CHECKING:

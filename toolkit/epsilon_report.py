@@ -18,7 +18,7 @@ from toolkit.functional import (
     embedding_deviation,
     log10_model_capacity,
 )
-from toolkit.lm.tensors import EmbeddingTensor, Matrix, read_embedding
+from toolkit.lm.weights.embedding import EmbeddingTensor, Matrix, read_embedding
 from toolkit.reference import model_capacities
 from toolkit.runs.points import num_nonfinite
 from toolkit.runs.provenance import matrix_hash
@@ -92,7 +92,8 @@ def measure(
     """Measure one embedding matrix of a model.
 
     Args:
-        source: The model; see `toolkit.lm.tensors.read_embedding` for it and the other options.
+        source: The model; see `toolkit.lm.weights.embedding.read_embedding` for it and the other
+            options.
         matrix: ``input`` or ``output``.
         rows: ``tokenizer`` leaves out rows beyond the tokenizer's largest id, if there is a
             tokenizer; ``all`` takes every stored row.

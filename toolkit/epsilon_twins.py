@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from toolkit.lm.tensors import Matrix, read_embedding
+from toolkit.lm.weights.embedding import Matrix, read_embedding
 from toolkit.runs.provenance import matrix_hash
 
 # Of the matrix that is not measured: two that differ as a whole do so here, but for a coincidence.
@@ -36,8 +36,8 @@ def shared_matrices(
     Of the other matrix the first rows are read, and more only where these are equal.
 
     Args:
-        hashes: Each model, as `toolkit.lm.tensors.read_embedding` knows it, and the fingerprint of
-            its matrix that was measured.
+        hashes: Each model, as `toolkit.lm.weights.embedding.read_embedding` knows it, and the
+            fingerprint of its matrix that was measured.
         matrix: Which matrix that is.
         compare_other: Whether to compare the other matrix, too.
         allow_pickle: Whether to open pickled files.

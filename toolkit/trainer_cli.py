@@ -26,7 +26,7 @@ from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
 from toolkit.console.training import RunProgressBar
 from toolkit.finite_loss import FiniteLoss
-from toolkit.lm._zip_checksums import check_file
+from toolkit.lm.weights.zip_checksums import check_file
 from toolkit.logging_interval import LoggingInterval
 from toolkit.monitored_metric import MonitorCheck
 from toolkit.run_ending import EndAtUpdate

@@ -27,7 +27,7 @@ from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
 from toolkit.data.labelled_texts import LabelledTexts
 from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.pretrained import load_tokenizer
-from toolkit.lm.tensors import read_embedding
+from toolkit.lm.weights.embedding import read_embedding
 from toolkit.measure import measure
 from toolkit.measures import (
     Subject,

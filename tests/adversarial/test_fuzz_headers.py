@@ -39,7 +39,7 @@ from tests.adversarial.weight_files import (  # noqa: E402
     with_pickle,
     zip_checkpoint,
 )
-from toolkit.lm.tensors import EmbeddingTensor, Matrix, read_embedding  # noqa: E402
+from toolkit.lm.weights.embedding import EmbeddingTensor, Matrix, read_embedding  # noqa: E402
 
 FEW, MANY = 60, int(os.environ.get("FUZZ_EXAMPLES", "4000"))
 QUIET = settings(

@@ -23,7 +23,7 @@ from tests.data.tiny_corpus import tiny_corpus, write_folder
 from toolkit.lm.checkpoints import LocalFolders
 from toolkit.lm.families import embedding_matrix, language_model_parts
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
-from toolkit.lm.tensors import read_embedding
+from toolkit.lm.weights.embedding import read_embedding
 from toolkit.models import LanguageModel
 from toolkit.runs.checkpoint import AtomicCheckpointIO, RunCheckpoint
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from tests.lm.test_tensors import write_split_gguf
 from tests.lm.tiny_models import NUM_ROWS, SPECIAL, TEXTS, tiny_model
-from toolkit.lm._gguf import GgufWeights
+from tests.lm.weights.test_embedding import write_split_gguf
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
 from toolkit.lm.families import check_weights, embedding_matrix, language_model_parts
 from toolkit.lm.hidden_states import hidden_states
-from toolkit.lm.tensors import read_embedding
+from toolkit.lm.weights.embedding import read_embedding
+from toolkit.lm.weights.gguf import GgufWeights
 
 gguf = pytest.importorskip("gguf")
 pytest.importorskip("accelerate", reason="transformers loads GGUF files with it")

@@ -1,13 +1,11 @@
 """What a checkpoint on the Hub consists of, and what of it the cache on this machine holds."""
 
-import importlib
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from toolkit.lm._stores import hub_answer, is_offline
 from toolkit.lm.checkpoints import MissingCheckpointError
+from toolkit.lm.hub import hub_answer, is_offline, repository_cache
 
 CONFIG = "config.json"
 _SMALL = re.compile(r"[\w.-]+\.(?:json|txt|jinja)|[\w.-]*tokenizer[\w.-]*\.model")
@@ -75,12 +73,6 @@ def needed_files(names: Iterable[str], label: str, *, allow_pickle: bool) -> lis
     _check_parts(chosen, label)
     small = [name for name in names if _SMALL.fullmatch(name) and name != CONFIG]
     return [CONFIG, *small, *chosen]
-
-
-def repository_cache(repo: str) -> Path:
-    """Return the folder of the Hub's cache that is about one model."""
-    constants: Any = importlib.import_module("huggingface_hub.constants")
-    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
 
 
 def _cached_references(repo: str) -> dict[str, str]:

@@ -11,16 +11,16 @@ import torch
 
 from toolkit.console.bar import OtherBar, counting_bar
 from toolkit.console.stages import stage
-from toolkit.lm._gguf import GgufWeights, gguf_package
-from toolkit.lm._names import WRAPPED
-from toolkit.lm._pickled import open_pickled
-from toolkit.lm._safetensors import open_safetensors
-from toolkit.lm._stores import Folder
-from toolkit.lm._weight_files import Weights
-from toolkit.lm._zip_checksums import check_file
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.local_checkpoints import check_kind_of_weights
 from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.weights.files import Weights
+from toolkit.lm.weights.gguf import GgufWeights, gguf_package
+from toolkit.lm.weights.names import WRAPPED
+from toolkit.lm.weights.pickled import open_pickled
+from toolkit.lm.weights.safetensors import open_safetensors
+from toolkit.lm.weights.stores import Folder
+from toolkit.lm.weights.zip_checksums import check_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

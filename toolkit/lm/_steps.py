@@ -5,7 +5,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from toolkit.functional._checks import LARGEST_INTEGER, different, integers_at_least, shown
-from toolkit.lm._paths import fits
+from toolkit.lm.paths import fits
 
 # Where the user says that the step stands.
 STEP_PLACE = "{step}"

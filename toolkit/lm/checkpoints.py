@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from toolkit.functional._checks import flag, optional, strings, valid_text
-from toolkit.lm._paths import check_different, matching_paths, model_name
 from toolkit.lm._steps import STEP_PLACE, name_before_step, step_at, step_in_name
+from toolkit.lm.paths import check_different, matching_paths, model_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

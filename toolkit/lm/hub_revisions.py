@@ -11,7 +11,6 @@ import torch
 from toolkit.functional._checks import flag, shown, valid_text
 from toolkit.lm import _hub_files
 from toolkit.lm._steps import check_steps, step_in_name, wanted_steps
-from toolkit.lm._stores import check_revision, hub_answer, is_offline, is_repository_name
 from toolkit.lm.checkpoints import (
     Checkpoint,
     MissingCheckpointError,
@@ -19,6 +18,13 @@ from toolkit.lm.checkpoints import (
     RemoteFile,
     Series,
     in_order,
+)
+from toolkit.lm.hub import (
+    check_revision,
+    hub_answer,
+    is_offline,
+    is_repository_name,
+    repository_cache,
 )
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -42,7 +48,7 @@ class HubCheckpoint(Checkpoint):
     @property
     def cache_folder(self) -> Path:
         """The commit's folder in the Hub's cache."""
-        return _hub_files.repository_cache(self.name) / "snapshots" / self.commit
+        return repository_cache(self.name) / "snapshots" / self.commit
 
     def missing(self) -> list[RemoteFile]:
         """Return the files that are not in the Hub's cache."""

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from toolkit.atomic import new_folder
 from toolkit.lm._loading import without_bars
-from toolkit.lm._names import without_wrappers
+from toolkit.lm.weights.names import without_wrappers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -20,7 +20,6 @@ from toolkit.functional._checks import (
 from toolkit.functional._checks import names as checked_names
 from toolkit.functional.subspace import ReadoutSubspace, readout_subspace
 from toolkit.lm._tokens import check_texts
-from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.families import (
     LanguageModelParts,
     embedding_matrix,
@@ -30,6 +29,7 @@ from toolkit.lm.families import (
 )
 from toolkit.lm.hidden_states import check_encoding, hidden_states, layer_names
 from toolkit.lm.token_losses import LossMeter, is_meter
+from toolkit.lm.weights.vocabulary import tokenizer_rows
 from toolkit.runs.points import num_nonfinite
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from toolkit.functional._checks import (
     valid_text,
 )
 from toolkit.lm._batches import num_positions
-from toolkit.lm._names import rename_weights
-from toolkit.lm._vocabulary import tokenizer_rows
 from toolkit.lm.token_losses import NOT_PREDICTED, labels_of
+from toolkit.lm.weights.names import rename_weights
+from toolkit.lm.weights.vocabulary import tokenizer_rows
 from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
 
 if TYPE_CHECKING:

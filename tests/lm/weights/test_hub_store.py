@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from tests.lm.fake_hub import FakeHub, commit_of, serve
 from tests.lm.tiny_models import VOCABULARY, tiny_model, tiny_tokenizer
 from toolkit.lm.families import embedding_matrix, language_model_parts
-from toolkit.lm.tensors import Matrix, read_embedding
+from toolkit.lm.weights.embedding import Matrix, read_embedding
 
 REPOSITORY = "someone/tiny-neox"
 IN = "gpt_neox.embed_in.weight"
@@ -78,8 +78,8 @@ def test_a_shard_is_fetched_in_parts(
     hub: FakeHub, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lost connection may not cost more than a part, and a header no more than it needs."""
-    monkeypatch.setattr("toolkit.lm._hub_store._BUFFER", 64)
-    monkeypatch.setattr("toolkit.lm._hub_store._LARGEST_PART", 1000)
+    monkeypatch.setattr("toolkit.lm.weights.hub_store._BUFFER", 64)
+    monkeypatch.setattr("toolkit.lm.weights.hub_store._LARGEST_PART", 1000)
     found = read_embedding(REPOSITORY)
     torch.testing.assert_close(found.tensor, embedding_of(0), rtol=0, atol=0)
     parts = [r.num_bytes for r in hub.requests if r.file == found.file and r.method == "GET"]

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from toolkit.lm._gguf_header import TensorInfo, num_bytes, read_header
-from toolkit.lm._parts import whole_set
-from toolkit.lm._stores import Folder, open_counted
-from toolkit.lm._vocabulary import reached_rows
-from toolkit.lm._weight_files import Weights, dtype_name, packed_error, repeated_error
+from toolkit.lm.weights.files import Weights, dtype_name, packed_error, repeated_error
+from toolkit.lm.weights.gguf_header import TensorInfo, num_bytes, read_header
+from toolkit.lm.weights.shards import whole_set
+from toolkit.lm.weights.stores import Folder, open_counted
+from toolkit.lm.weights.vocabulary import reached_rows
 
 _DTYPES = MappingProxyType(
     {0: torch.float32, 1: torch.float16, 28: torch.float64, 30: torch.bfloat16}

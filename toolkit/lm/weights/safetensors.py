@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from toolkit.lm._stores import CountedReader, Store
-from toolkit.lm._weight_files import (
+from toolkit.lm.weights.files import (
     StoredWeights,
     dtype_name,
     files_of_part,
@@ -19,6 +18,7 @@ from toolkit.lm._weight_files import (
     shown_name,
     weight_map,
 )
+from toolkit.lm.weights.stores import CountedReader, Store
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from toolkit.lm._parts import index_of_set, whole_set
-from toolkit.lm._stores import Store, plain_name
+from toolkit.lm.weights.shards import index_of_set, whole_set
+from toolkit.lm.weights.stores import Store, plain_name
 
 _LONGEST_SHOWN = 100
 _T = TypeVar("_T")

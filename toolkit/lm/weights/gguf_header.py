@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from toolkit.lm._stores import CountedReader
+from toolkit.lm.weights.stores import CountedReader
 
 _VERSIONS = (2, 3)
 _SCALARS = MappingProxyType(

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from toolkit.lm import _pickled, _safetensors
+from toolkit.lm.weights import pickled as _pickled
+from toolkit.lm.weights import safetensors as _safetensors
 
 _DEEPEST = 5
 _MOST_FOLDERS = 2000

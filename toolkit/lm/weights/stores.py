@@ -1,21 +1,15 @@
-"""Where a model's files lie, and what is asked of the Hub, refused in one line."""
+"""Where a model's files lie: a folder, or a repository on the Hub."""
 
-import importlib
 import io
 import json
 import os
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-_T = TypeVar("_T")
-_REPOSITORY = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
-_REVISION = re.compile(r"\w[\w.+-]*(?:/\w[\w.+-]*)*")
 _BUFFER = 2**13
 # Of a file name, in file systems and so in a repository.
 _LONGEST_NAME = 200
@@ -128,17 +122,6 @@ def open_counted(path: Path) -> CountedReader:
     return CountedReader(file, _BUFFER)
 
 
-def is_repository_name(text: str) -> bool:
-    """Whether ``text`` could be the name of a repository on the Hub."""
-    return _REPOSITORY.fullmatch(text) is not None and ".." not in text
-
-
-def check_revision(revision: str) -> None:
-    """Raise a ValueError unless ``revision`` is a branch, tag or commit: it becomes a path."""
-    if not _REVISION.fullmatch(revision) or ".." in revision:
-        raise ValueError(f"revision: expected a branch, tag or commit, got {revision!r}")
-
-
 def plain_name(name: str, *, index: str = "the index") -> str:
     """Return ``name``, or raise a ValueError if it is a path.
 
@@ -151,44 +134,3 @@ def plain_name(name: str, *, index: str = "the index") -> str:
     if not plain or not 0 < len(name) <= _LONGEST_NAME:
         raise ValueError(f"source: expected a plain file name in {index}, got {name[:99]!r}")
     return name
-
-
-def is_offline() -> bool:
-    """Whether the Hub's client has been told to stay off the network."""
-    return bool(importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE)
-
-
-def hub_answer(label: str, ask: Callable[[], _T]) -> _T | None:
-    """Return the Hub's answer, None about a missing file; say in one line what else it refuses."""
-    from huggingface_hub import errors  # noqa: PLC0415
-
-    # What the HTTP client raises itself is no OSError with every version of the Hub's client.
-    lost: tuple[Any, ...] = (OSError, *errors.HfHubHTTPError.__bases__)
-    try:
-        return ask()
-    except errors.LocalEntryNotFoundError as error:
-        if not is_offline():
-            raise ValueError(
-                f"source: expected a local path or a model on the Hub, got {label}, and the Hub "
-                "cannot be reached; give a local path or go online"
-            ) from error
-        return None
-    except errors.EntryNotFoundError:
-        return None
-    except errors.GatedRepoError as error:
-        raise ValueError(
-            f"source: expected a model you may read, got {label}, which is gated; accept its "
-            "terms on the Hub and log in"
-        ) from error
-    except errors.RepositoryNotFoundError as error:
-        raise ValueError(
-            f"source: expected a local path or a model on the Hub, got {label}, which is neither; "
-            "log in if it is private"
-        ) from error
-    except errors.RevisionNotFoundError as error:
-        raise ValueError(f"revision: expected one of the model's, got {label}") from error
-    except lost as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(
-            f"source: expected an answer of the Hub about {label}, got {reason[0]}"
-        ) from error

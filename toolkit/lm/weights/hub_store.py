@@ -6,16 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.lm._stores import (
-    CountedRaw,
-    CountedReader,
-    Store,
-    check_revision,
-    hub_answer,
-    is_offline,
-    open_counted,
-    plain_name,
-)
+from toolkit.lm.hub import check_revision, hub_answer, is_offline
+from toolkit.lm.weights.stores import CountedRaw, CountedReader, Store, open_counted, plain_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

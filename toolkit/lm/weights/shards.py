@@ -2,7 +2,7 @@
 
 import re
 
-from toolkit.lm._stores import Store
+from toolkit.lm.weights.stores import Store
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<suffix>\.\w+)")
 _SHOWN_NAMES = 3

@@ -8,10 +8,14 @@ from typing import NamedTuple
 from torch import Tensor
 
 from toolkit.functional._checks import flag, integer_at_least, optional, valid_text
-from toolkit.lm import _gguf, _pickled, _safetensors
-from toolkit.lm._below import check_models_below
-from toolkit.lm._hub_store import HubRepository
-from toolkit.lm._names import (
+from toolkit.lm.hub import is_repository_name
+from toolkit.lm.weights import gguf as _gguf
+from toolkit.lm.weights import pickled as _pickled
+from toolkit.lm.weights import safetensors as _safetensors
+from toolkit.lm.weights.below import check_models_below
+from toolkit.lm.weights.files import Weights, packed_error, shown_name
+from toolkit.lm.weights.hub_store import HubRepository
+from toolkit.lm.weights.names import (
     Matrix,
     check_matrix,
     is_outside_blocks,
@@ -21,10 +25,9 @@ from toolkit.lm._names import (
     stated_ties,
     ties_matrices,
 )
-from toolkit.lm._parts import names_of_set
-from toolkit.lm._stores import Folder, Store, is_repository_name
-from toolkit.lm._vocabulary import vocabulary_size
-from toolkit.lm._weight_files import Weights, packed_error, shown_name
+from toolkit.lm.weights.shards import names_of_set
+from toolkit.lm.weights.stores import Folder, Store
+from toolkit.lm.weights.vocabulary import vocabulary_size
 
 __all__ = ["EmbeddingTensor", "Matrix", "read_embedding"]
 

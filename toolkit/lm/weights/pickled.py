@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from toolkit.lm._stores import Store
-from toolkit.lm._weight_files import (
+from toolkit.lm.weights.files import (
     StoredWeights,
     dtype_name,
     files_of_part,
@@ -17,7 +16,8 @@ from toolkit.lm._weight_files import (
     shown_name,
     weight_map,
 )
-from toolkit.lm._zip_checksums import check_records, check_storage, is_zip
+from toolkit.lm.weights.stores import Store
+from toolkit.lm.weights.zip_checksums import check_records, check_storage, is_zip
 
 INDEX = "pytorch_model.bin.index.json"
 SINGLE = "pytorch_model.bin"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from toolkit.lm._stores import Store
+from toolkit.lm.weights.stores import Store
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -17,9 +17,9 @@ from transformers import PreTrainedModel
 
 from tests.lm.tiny_models import FAMILY_NAMES, NUM_ROWS, VOCABULARY, tiny_model, tiny_tokenizer
 from toolkit.functional import embedding_deviation
-from toolkit.lm._gguf_header import BLOCKS
-from toolkit.lm._names import TIED_BY_DEFAULT, UNTIED_BY_DEFAULT, ties_matrices
-from toolkit.lm.tensors import Matrix, read_embedding
+from toolkit.lm.weights.embedding import Matrix, read_embedding
+from toolkit.lm.weights.gguf_header import BLOCKS
+from toolkit.lm.weights.names import TIED_BY_DEFAULT, UNTIED_BY_DEFAULT, ties_matrices
 
 gguf = pytest.importorskip("gguf")
 
@@ -127,7 +127,7 @@ def test_gguf_types(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         write_gguf(path, {"token_embd.weight": matrix}, kind)
     (stored,) = [t for t in gguf.GGUFReader(path).tensors if t.name == "token_embd.weight"]
     expected = torch.tensor(gguf.dequantize(stored.data, stored.tensor_type))
-    monkeypatch.setattr("toolkit.lm._gguf._ROWS_AT_ONCE", 32)  # 70 rows are no multiple
+    monkeypatch.setattr("toolkit.lm.weights.gguf._ROWS_AT_ONCE", 32)  # 70 rows are no multiple
     found = read_embedding(path)
     assert_equal(found.tensor.float(), expected)
     names = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -1,0 +1,1 @@
+"""Weight files: which tensors they hold, read without loading the model."""
