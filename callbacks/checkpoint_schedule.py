@@ -199,7 +199,7 @@ class CheckpointSchedule(RunCheckpoint):
 
 def _whole_model(pl_module: L.LightningModule) -> "PreTrainedModel":
     """The language model, all of whose weights are its own."""
-    from toolkit.lm.families import find_language_model  # noqa: PLC0415
+    from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
 
     model = find_language_model(pl_module)
     if any(".base_layer." in name for name, _ in model.named_parameters()):

@@ -32,7 +32,7 @@ class LanguageModelCallback(MeasurementCallback):
         tokenizer: Name or folder of a tokenizer, by default the ``tokenizer`` of the
             LightningModule or of its data.
         attribute: Where the LightningModule holds the language model, needed if it holds several.
-        paths: Module paths of an unknown family (`toolkit.lm.families.language_model_parts`).
+        paths: Module paths of an unknown family (`toolkit.lm.architecture.families.language_model_parts`).
         schedule: When to measure, see `MeasurementCallback`.
         on_error: What a failed measurement costs, see `MeasurementCallback`.
     """
@@ -66,11 +66,9 @@ class LanguageModelCallback(MeasurementCallback):
 
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
         """Return the embedding matrices: hashing a whole model would cost more than measuring."""
-        from toolkit.lm.families import (  # noqa: PLC0415
-            embedding_matrix,
-            find_language_model,
-            language_model_parts,
-        )
+        from toolkit.lm.architecture.families import language_model_parts  # noqa: PLC0415
+        from toolkit.lm.architecture.parts import embedding_matrix  # noqa: PLC0415
+        from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
 
         model = find_language_model(pl_module, attribute=self.attribute)
         parts = language_model_parts(model, paths=self.paths)
@@ -91,7 +89,7 @@ class LanguageModelCallback(MeasurementCallback):
 
     def check_subject(self, subject: "Subject") -> None:
         """Raise a ValueError, before the first step, if this model cannot be measured."""
-        from toolkit.lm.families import check_weights  # noqa: PLC0415
+        from toolkit.lm.architecture.parts import check_weights  # noqa: PLC0415
 
         check_weights(subject.model)
         # Both matrices are hashed with each row of the table, whatever is measured.
@@ -114,7 +112,7 @@ class LanguageModelCallback(MeasurementCallback):
         pl_module: L.LightningModule,
         options: Mapping[str, Any] | None = None,
     ) -> "Subject":
-        from toolkit.lm.families import find_language_model  # noqa: PLC0415
+        from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
         from toolkit.measures import Subject  # noqa: PLC0415
 
         model = find_language_model(pl_module, attribute=self.attribute)

@@ -104,7 +104,7 @@ class SubspacePGA(TextCallback):
 
     def check_subject(self, subject: "Subject") -> None:
         """Refuse a subspace that does not fit, no gain to fold, a removal that leaves nothing."""
-        from toolkit.lm.families import final_gain  # noqa: PLC0415
+        from toolkit.lm.architecture.parts import final_gain  # noqa: PLC0415
 
         super().check_subject(subject)
         if self.fold_norm:

@@ -38,8 +38,9 @@ from toolkit.agreement_report import as_text
 from toolkit.data.labelled_texts import load_texts
 from toolkit.figures_agreement import agreement_by_space
 from toolkit.functional import haar_bases
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import readout_matrix
 from toolkit.lm.checkpoints import OpenedModel
-from toolkit.lm.families import language_model_parts, readout_matrix
 from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.local_checkpoints import FolderCheckpoint
 from toolkit.lm.outline import Outline, read_outline

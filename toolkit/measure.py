@@ -66,7 +66,7 @@ def measure(
         max_length: Tokens of a text that count; the rest is cut off.
         skip_first: Leave out each text's first token.
         batch_size: Texts in one forward pass; changes no result.
-        paths: Module paths of an unknown family (`toolkit.lm.families`).
+        paths: Module paths of an unknown family (`toolkit.lm.architecture.families`).
         step: Optimiser updates behind the weights.
 
     Raises:

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 from callbacks import CheckpointSchedule
 from tests.callbacks.toy import toy_data, toy_model
 from tests.data.tiny_corpus import tiny_corpus, write_folder
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import embedding_matrix
 from toolkit.lm.checkpoints import LocalFolders
-from toolkit.lm.families import embedding_matrix, language_model_parts
 from toolkit.lm.lightning_checkpoints import LightningCheckpoints
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.models import LanguageModel

@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
-from toolkit.lm.families import (
-    embedding_matrix,
-    find_language_model,
-    language_model_parts,
-    readout_matrix,
-)
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import embedding_matrix, readout_matrix
+from toolkit.lm.architecture.search import find_language_model
 from toolkit.lm.hidden_states import hidden_states
 
 # PEFT 0.21 asks transformers 5.24 by a name that will go: its own affair.

@@ -8,8 +8,9 @@ import torch
 from tests.lm.listed_hub import save_revision
 from tests.lm.tiny_models import tiny_model, tiny_tokenizer
 from toolkit.lm._steps import pythia_steps, step_at, step_in_name, wanted_steps
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import embedding_matrix
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
-from toolkit.lm.families import embedding_matrix, language_model_parts
 
 
 @pytest.fixture(scope="module")

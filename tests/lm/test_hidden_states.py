@@ -16,7 +16,8 @@ from tests.lm.tiny_models import (
     tiny_model,
     tiny_tokenizer,
 )
-from toolkit.lm.families import language_model_parts, readout_matrix
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import readout_matrix
 from toolkit.lm.hidden_states import hidden_states, layer_names
 
 NAMES = layer_names(NUM_BLOCKS)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from toolkit.lm._layers import FINAL
-from toolkit.lm.families import LanguageModelParts
+from toolkit.lm.architecture.layers import FINAL
+from toolkit.lm.architecture.parts import LanguageModelParts
 
 _Store = Callable[[object], None]
 

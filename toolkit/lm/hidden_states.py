@@ -29,14 +29,11 @@ from toolkit.lm._batches import (
     right_padded,
 )
 from toolkit.lm._capture import captured_layers, measuring, run_body
-from toolkit.lm._layers import check_layers, layer_names
 from toolkit.lm._tokens import token_ids
-from toolkit.lm.families import (
-    LanguageModelParts,
-    check_weights,
-    find_language_model,
-    language_model_parts,
-)
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.layers import check_layers, layer_names
+from toolkit.lm.architecture.parts import LanguageModelParts, check_weights
+from toolkit.lm.architecture.search import find_language_model
 from toolkit.lm.token_losses import LossMeter, is_meter
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ class LightningCheckpoint(Checkpoint):
 
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
         """Build the model from the hyper-parameters and give it the weights."""
-        from toolkit.lm.configurations import new_language_model  # noqa: PLC0415
+        from toolkit.lm.architecture.configurations import new_language_model  # noqa: PLC0415
 
         check_file(self.path)
         content = _read(self.path)

@@ -20,11 +20,11 @@ from toolkit.functional._checks import (
 from toolkit.functional._checks import names as checked_names
 from toolkit.functional.subspace import ReadoutSubspace, readout_subspace
 from toolkit.lm._tokens import check_texts
-from toolkit.lm.families import (
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import (
     LanguageModelParts,
     embedding_matrix,
     is_tied,
-    language_model_parts,
     readout_matrix,
 )
 from toolkit.lm.hidden_states import check_encoding, hidden_states, layer_names
@@ -49,7 +49,8 @@ class Subject:
         layers: Names of the layers, by default all of them.
         rows: Which rows of the matrices count: those that the tokenizer really has, or all.
             Without a tokenizer all count.
-        paths: Module paths of an unknown family (`toolkit.lm.families.language_model_parts`).
+        paths: Module paths of an unknown family
+            (`toolkit.lm.architecture.families.language_model_parts`).
         encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
         losses: Counts the losses of the test texts in the pass that gives their vectors.
 

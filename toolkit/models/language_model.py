@@ -264,7 +264,7 @@ class LanguageModel(L.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save what the model is built from, so that loading it needs nothing else."""
-        from toolkit.lm.configurations import plain_configuration  # noqa: PLC0415
+        from toolkit.lm.architecture.configurations import plain_configuration  # noqa: PLC0415
 
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {
             **checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY],
@@ -284,7 +284,7 @@ class LanguageModel(L.LightningModule):
         self.source = None if source is None else WeightsSource(*source)
 
     def _build(self, config: Mapping[str, Any]) -> None:
-        from toolkit.lm.configurations import new_language_model  # noqa: PLC0415
+        from toolkit.lm.architecture.configurations import new_language_model  # noqa: PLC0415
 
         self.model = new_language_model(config, dtype=self.weights_dtype)
 
@@ -367,7 +367,7 @@ def _check_origin(config: object, pretrained: str | None, revision: str | None) 
     if config is not None:
         if not isinstance(config, Mapping):
             raise TypeError(f"config: expected a mapping, got {type(config).__name__}")
-        from toolkit.lm.configurations import check_configuration  # noqa: PLC0415
+        from toolkit.lm.architecture.configurations import check_configuration  # noqa: PLC0415
 
         check_configuration(config)
     optional(valid_text, "pretrained", pretrained)

@@ -10,7 +10,8 @@ from huggingface_hub import constants
 
 from tests.lm.fake_hub import FakeHub, commit_of, serve
 from tests.lm.tiny_models import VOCABULARY, tiny_model, tiny_tokenizer
-from toolkit.lm.families import embedding_matrix, language_model_parts
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.parts import embedding_matrix
 from toolkit.lm.weights.embedding import Matrix, read_embedding
 
 REPOSITORY = "someone/tiny-neox"

@@ -19,14 +19,13 @@ from tests.lm.tiny_models import (
     tiny_model,
 )
 from tests.test_layering import loaded_after
-from toolkit.lm._norm_gain import norm_gain
-from toolkit.lm.families import (
-    FAMILIES,
+from toolkit.lm.architecture.families import FAMILIES, language_model_parts
+from toolkit.lm.architecture.norm_gain import norm_gain
+from toolkit.lm.architecture.parts import (
     LanguageModelParts,
     check_weights,
     embedding_matrix,
     is_tied,
-    language_model_parts,
     readout_matrix,
 )
 
@@ -333,5 +332,5 @@ def test_refuses_other_names_and_modules() -> None:
 
 
 def test_the_modules_themselves_load_nothing_heavy() -> None:
-    loaded = loaded_after("import toolkit.lm.families, toolkit.lm.hidden_states")
+    loaded = loaded_after("import toolkit.lm.architecture.families, toolkit.lm.hidden_states")
     assert not loaded & {"lightning", "rich", "tokenizers", "transformers"}

@@ -1,19 +1,39 @@
-"""The matrices of a language model, and which weights can be measured."""
+"""The parts of a language model, their matrices, and which weights can be measured."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from toolkit.functional._checks import lift
-from toolkit.lm._layers import FINAL, check_layers
-from toolkit.lm._norm_gain import norm_gain
-
-if TYPE_CHECKING:
-    from toolkit.lm.families import LanguageModelParts
+from toolkit.lm.architecture.layers import FINAL, check_layers
+from toolkit.lm.architecture.norm_gain import norm_gain
 
 # Positions and masks are of other types.
 _PACKED_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.float8_e4m3fn)
+
+
+class LanguageModelParts(NamedTuple):
+    """Modules of a language model, none of them copied.
+
+    Attributes:
+        embedding: Input embedding; its ``weight`` has shape (V, d).
+        blocks: The L blocks that add to the residual stream, in order.
+        final_norm: The norm after the last block, or None.
+        unembedding: Output matrix; its ``weight`` has shape (V, d).
+        project_out: The projection between final norm and unembedding (some OPT models), or None.
+        body: What runs embedding and blocks: without the unembedding where the family is known,
+            else the whole model.
+        knows_final_norm: Whether ``final_norm`` None means that there is none: the family is known.
+    """
+
+    embedding: nn.Module
+    blocks: nn.ModuleList | nn.Sequential
+    final_norm: nn.Module | None
+    unembedding: nn.Module
+    project_out: nn.Module | None
+    body: nn.Module
+    knows_final_norm: bool = True
 
 
 def check_weights(model: nn.Module) -> None:
@@ -40,7 +60,7 @@ def _holds_packed_weights(model: nn.Module) -> bool:
     return packed or any(type(p.data) is not Tensor for p in model.parameters())
 
 
-def embedding_matrix(parts: "LanguageModelParts", matrix: Literal["input", "output"]) -> Tensor:
+def embedding_matrix(parts: LanguageModelParts, matrix: Literal["input", "output"]) -> Tensor:
     """Return the stored embedding matrix, shape (V, d), detached and not copied.
 
     Args:
@@ -56,7 +76,7 @@ def embedding_matrix(parts: "LanguageModelParts", matrix: Literal["input", "outp
     return _plain_matrix(matrix, parts.embedding if matrix == "input" else parts.unembedding)
 
 
-def is_tied(parts: "LanguageModelParts") -> bool:
+def is_tied(parts: LanguageModelParts) -> bool:
     """Return whether input and output embedding are one matrix in memory."""
     written, read = parts.embedding.weight, parts.unembedding.weight
     return written is read or (
@@ -68,7 +88,7 @@ def is_tied(parts: "LanguageModelParts") -> bool:
     )
 
 
-def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool = False) -> Tensor:
+def readout_matrix(parts: LanguageModelParts, layer: str, *, fold_norm: bool = False) -> Tensor:
     """Return the matrix that reads logits off a layer.
 
     For ``final`` it is the unembedding W_U. For the others it is W_U P_out, with P_out the
@@ -101,7 +121,7 @@ def readout_matrix(parts: "LanguageModelParts", layer: str, *, fold_norm: bool =
     return matrix * gain.to(matrix.device, matrix.dtype)
 
 
-def final_gain(parts: "LanguageModelParts") -> Tensor | None:
+def final_gain(parts: LanguageModelParts) -> Tensor | None:
     """Return what the final norm multiplies the residual stream by, None where there is no norm.
 
     Args:
@@ -112,7 +132,7 @@ def final_gain(parts: "LanguageModelParts") -> Tensor | None:
 
     Raises:
         ValueError: If it is not known whether there is a final norm, or its gain cannot be
-            measured (`toolkit.lm._norm_gain.norm_gain`).
+            measured (`toolkit.lm.architecture.norm_gain.norm_gain`).
     """
     norm = parts.final_norm
     if norm is None and not parts.knows_final_norm:

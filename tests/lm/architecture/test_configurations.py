@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from toolkit.lm.configurations import new_language_model, plain_configuration
+from toolkit.lm.architecture.configurations import new_language_model, plain_configuration
 
 SMALL: dict[str, dict[str, Any]] = {
     "gpt_neox": {"hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2},

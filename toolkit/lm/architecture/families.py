@@ -5,30 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import nn
 
-from toolkit.lm._matrices import (
-    check_weights,
-    embedding_matrix,
-    final_gain,
-    is_tied,
-    readout_matrix,
-)
-from toolkit.lm._search import find_language_model, named_submodule, output_embedding
+from toolkit.lm.architecture.parts import LanguageModelParts
+from toolkit.lm.architecture.search import find_language_model, named_submodule, output_embedding
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "LanguageModelParts",
-    "check_weights",
-    "embedding_matrix",
-    "final_gain",
-    "find_language_model",
-    "is_tied",
-    "language_model_parts",
-    "readout_matrix",
-]
 
 _NAMEABLE = ("embedding", "blocks", "final_norm", "unembedding", "project_out")
 
@@ -64,29 +46,6 @@ FAMILIES: Mapping[str, Family] = {
     "phi": Family(final_norm="final_layernorm"),
     "phi3": Family(),
 }
-
-
-class LanguageModelParts(NamedTuple):
-    """Modules of a language model, none of them copied.
-
-    Attributes:
-        embedding: Input embedding; its ``weight`` has shape (V, d).
-        blocks: The L blocks that add to the residual stream, in order.
-        final_norm: The norm after the last block, or None.
-        unembedding: Output matrix; its ``weight`` has shape (V, d).
-        project_out: The projection between final norm and unembedding (some OPT models), or None.
-        body: What runs embedding and blocks: without the unembedding where the family is known,
-            else the whole model.
-        knows_final_norm: Whether ``final_norm`` None means that there is none: the family is known.
-    """
-
-    embedding: nn.Module
-    blocks: nn.ModuleList | nn.Sequential
-    final_norm: nn.Module | None
-    unembedding: nn.Module
-    project_out: nn.Module | None
-    body: nn.Module
-    knows_final_norm: bool = True
 
 
 def language_model_parts(

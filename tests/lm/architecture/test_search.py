@@ -9,7 +9,7 @@ import transformers
 from torch import nn
 
 from tests.lm.tiny_models import tiny_model
-from toolkit.lm.families import find_language_model
+from toolkit.lm.architecture.search import find_language_model
 
 
 class Holder(L.LightningModule):

@@ -1,0 +1,1 @@
+"""Where a language model keeps its embedding, blocks, final norm and unembedding."""
