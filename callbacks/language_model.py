@@ -130,7 +130,7 @@ class LanguageModelCallback(MeasurementCallback):
 @cache
 def _named_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     """Return a tokenizer by its name, read once for all callbacks and steps."""
-    from toolkit.lm.pretrained import load_tokenizer  # noqa: PLC0415
+    from toolkit.lm.reading.tokenizers import load_tokenizer  # noqa: PLC0415
 
     return load_tokenizer(name)
 

@@ -13,7 +13,7 @@ from tests.callbacks.events import scalars
 from tests.callbacks.language import small_texts
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
-from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.reading.tokenizers import load_tokenizer
 
 TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6, 7], [7, 5, 3, 1, 2, 4, 6]])
 REPOSITORY = "someone/tiny-neox"

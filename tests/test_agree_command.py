@@ -41,9 +41,9 @@ from toolkit.functional import haar_bases
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import readout_matrix
 from toolkit.lm.checkpoints import OpenedModel
-from toolkit.lm.hidden_states import hidden_states
 from toolkit.lm.local_checkpoints import FolderCheckpoint
 from toolkit.lm.outline import Outline, read_outline
+from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.measures import Subject
 
 NUM_TEXTS = 24

@@ -16,7 +16,8 @@ from tests.callbacks.language import small_texts
 from tests.lm.listed_hub import save_revision
 from tests.probing import curves_of, local, write_config
 from toolkit.cli import main
-from toolkit.lm import _capture, hidden_states
+from toolkit.lm.reading import capture as _capture
+from toolkit.lm.reading import hidden_states
 
 
 def walk(folder: Path) -> int:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from toolkit.console.held_stderr import one_line
 from toolkit.lm.checkpoints import Checkpoint, Models
-from toolkit.lm.hidden_states import layer_names
 from toolkit.lm.outline import Outline, read_outline
+from toolkit.lm.reading.hidden_states import layer_names
 from toolkit.measures import Subject, default_k
 from toolkit.runs.points import num_nonfinite
 
@@ -144,7 +144,7 @@ def read_states(
         layers: Name of the layer at each depth that is asked for.
         k: Dimension of the readout subspace.
         dtype: What the weights are loaded as.
-        encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
+        encoding: How a text becomes a vector: options of `toolkit.lm.reading.hidden_states`.
 
     Raises:
         ValueError: If that fails, or no layer of the model is finite together with its

@@ -22,7 +22,7 @@ from toolkit.console.stages import stage
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
 from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
-from toolkit.lm.token_losses import LossMeter
+from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
 from toolkit.models import LanguageModel
 from toolkit.models.language_model import WeightsSource

@@ -9,10 +9,10 @@ from typing_extensions import override
 
 from toolkit.console.bar import with_progress
 from toolkit.interruption import interruption
-from toolkit.lm._batches import divided, positions_restored, right_padded
-from toolkit.lm._capture import measuring
-from toolkit.lm._tokens import token_ids
-from toolkit.lm.token_losses import LossMeter
+from toolkit.lm.reading.batches import divided, positions_restored, right_padded
+from toolkit.lm.reading.capture import measuring
+from toolkit.lm.reading.token_losses import LossMeter
+from toolkit.lm.reading.tokenizers import token_ids
 from toolkit.measures.text_set import TextSet
 from toolkit.models import LanguageModel
 

@@ -25,8 +25,8 @@ from tests.adversarial.constructor_calls import optional
 from tests.adversarial.functional_calls import WIDE_RANKS, Call
 from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
 from toolkit.data.labelled_texts import LabelledTexts
-from toolkit.lm.hidden_states import hidden_states
-from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.reading.hidden_states import hidden_states
+from toolkit.lm.reading.tokenizers import load_tokenizer
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.measure import measure
 from toolkit.measures import (

@@ -19,7 +19,7 @@ from tests.lm.weights.test_embedding import write_split_gguf
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import check_weights, embedding_matrix
 from toolkit.lm.checkpoints import LocalFolders, Models, joined
-from toolkit.lm.hidden_states import hidden_states
+from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.lm.weights.gguf import GgufWeights
 

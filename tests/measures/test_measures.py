@@ -25,7 +25,7 @@ from toolkit.functional import (
     readout_basis,
     subspace_pga,
 )
-from toolkit.lm.hidden_states import hidden_states
+from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.measure import measure
 from toolkit.measures import (
     Subject,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from toolkit.atomic import new_folder
 from toolkit.data.documents import Documents
-from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.reading.tokenizers import load_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

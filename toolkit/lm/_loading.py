@@ -13,7 +13,7 @@ from toolkit.console.bar import OtherBar, counting_bar
 from toolkit.console.stages import stage
 from toolkit.lm.checkpoints import OpenedModel
 from toolkit.lm.local_checkpoints import check_kind_of_weights
-from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.reading.tokenizers import folder_tokenizer, load_tokenizer
 from toolkit.lm.weights.files import Weights
 from toolkit.lm.weights.gguf import GgufWeights, gguf_package
 from toolkit.lm.weights.names import WRAPPED
@@ -23,9 +23,8 @@ from toolkit.lm.weights.stores import Folder
 from toolkit.lm.weights.zip_checksums import check_file
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
 _SHOWN_NAMES = 3
 _GIB = 2**30
 
@@ -92,13 +91,6 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
         return OpenedModel(model, None)
     with stage(f"{path}: tokenizer"):
         return OpenedModel(model, load_tokenizer(str(path.parent), gguf_file=path.name))
-
-
-def folder_tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":
-    """Return the tokenizer in a model's folder, None if there is none."""
-    if any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        return load_tokenizer(str(folder))
-    return None
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch
 from toolkit.functional._checks import optional, strings, valid_text
 from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order
 from toolkit.lm.paths import matching_paths
-from toolkit.lm.pretrained import load_tokenizer
+from toolkit.lm.reading.tokenizers import load_tokenizer
 from toolkit.lm.weights.names import without_wrappers
 from toolkit.lm.weights.pickled import load_plain
 from toolkit.lm.weights.zip_checksums import check_file

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from toolkit.lm._hub_files import CONFIG, needed_files
-from toolkit.lm._loading import folder_tokenizer
-from toolkit.lm._tokens import token_ids
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.checkpoints import Checkpoint
-from toolkit.lm.hidden_states import check_fit
 from toolkit.lm.local_checkpoints import FolderCheckpoint
+from toolkit.lm.reading.hidden_states import check_fit
+from toolkit.lm.reading.tokenizers import folder_tokenizer, token_ids
 from toolkit.lm.weights.vocabulary import tokenizer_rows
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from toolkit.functional._checks import (
 )
 from toolkit.functional._checks import names as checked_names
 from toolkit.functional.subspace import ReadoutSubspace, readout_subspace
-from toolkit.lm._tokens import check_texts
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import (
     LanguageModelParts,
@@ -27,8 +26,9 @@ from toolkit.lm.architecture.parts import (
     is_tied,
     readout_matrix,
 )
-from toolkit.lm.hidden_states import check_encoding, hidden_states, layer_names
-from toolkit.lm.token_losses import LossMeter, is_meter
+from toolkit.lm.reading.hidden_states import check_encoding, hidden_states, layer_names
+from toolkit.lm.reading.token_losses import LossMeter, is_meter
+from toolkit.lm.reading.tokenizers import check_texts
 from toolkit.lm.weights.vocabulary import tokenizer_rows
 from toolkit.runs.points import num_nonfinite
 
@@ -51,7 +51,7 @@ class Subject:
             Without a tokenizer all count.
         paths: Module paths of an unknown family
             (`toolkit.lm.architecture.families.language_model_parts`).
-        encoding: How a text becomes a vector: options of `toolkit.lm.hidden_states`.
+        encoding: How a text becomes a vector: options of `toolkit.lm.reading.hidden_states`.
         losses: Counts the losses of the test texts in the pass that gives their vectors.
 
     Raises:

@@ -53,7 +53,7 @@ class TextSet:
         return _loaded(self.source, self.num_train, self.num_test, self.seed)
 
     def encoding(self) -> dict[str, Any]:
-        """Return how a text becomes a vector: options of `toolkit.lm.hidden_states`."""
+        """Return how a text becomes a vector: options of `toolkit.lm.reading.hidden_states`."""
         names = ("max_length", "pooling", "skip_first", "batch_size")
         return {name: getattr(self, name) for name in names}
 

@@ -21,8 +21,8 @@ from toolkit.functional._checks import (
     share,
     valid_text,
 )
-from toolkit.lm._batches import num_positions
-from toolkit.lm.token_losses import NOT_PREDICTED, labels_of
+from toolkit.lm.reading.batches import num_positions
+from toolkit.lm.reading.token_losses import NOT_PREDICTED, labels_of
 from toolkit.lm.weights.names import rename_weights
 from toolkit.lm.weights.vocabulary import tokenizer_rows
 from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler

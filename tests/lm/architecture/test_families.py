@@ -332,5 +332,7 @@ def test_refuses_other_names_and_modules() -> None:
 
 
 def test_the_modules_themselves_load_nothing_heavy() -> None:
-    loaded = loaded_after("import toolkit.lm.architecture.families, toolkit.lm.hidden_states")
+    loaded = loaded_after(
+        "import toolkit.lm.architecture.families, toolkit.lm.reading.hidden_states"
+    )
     assert not loaded & {"lightning", "rich", "tokenizers", "transformers"}

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from toolkit.functional._checks import instance, integer_at_least
-from toolkit.lm._capture import accepted_arguments
 from toolkit.lm.architecture.search import find_language_model, output_embedding
+from toolkit.lm.reading.capture import accepted_arguments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

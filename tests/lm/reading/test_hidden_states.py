@@ -18,7 +18,7 @@ from tests.lm.tiny_models import (
 )
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import readout_matrix
-from toolkit.lm.hidden_states import hidden_states, layer_names
+from toolkit.lm.reading.hidden_states import hidden_states, layer_names
 
 NAMES = layer_names(NUM_BLOCKS)
 

@@ -1,13 +1,16 @@
-"""Token ids of texts, as a tokenizer wants them."""
+"""Tokenizers by name or folder, and the token ids of texts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.functional._checks import function, shown
+from toolkit.functional._checks import function, optional, shown, valid_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
 
 
 def token_ids(
@@ -83,3 +86,39 @@ def _unchanged(tokenizer: "PreTrainedTokenizerBase") -> Iterator[None]:
             backend.enable_truncation(**truncation)
         if padding is not None:
             backend.enable_padding(**padding)
+
+
+def folder_tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":
+    """Return the tokenizer in a model's folder, None if there is none."""
+    if any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        return load_tokenizer(str(folder))
+    return None
+
+
+def load_tokenizer(
+    name: str, *, revision: str | None = None, gguf_file: str | None = None
+) -> "PreTrainedTokenizerBase":
+    """Return a tokenizer from a folder or from the Hub; none of its code is run.
+
+    Args:
+        name: Folder, or name on the Hub.
+        revision: Branch, tag or commit on the Hub.
+        gguf_file: Name of a GGUF file in the folder, which holds the tokenizer.
+
+    Raises:
+        ValueError: If it cannot be had.
+    """
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
+    valid_text("name", name)
+    optional(valid_text, "revision", revision)
+    try:
+        return AutoTokenizer.from_pretrained(
+            name, revision=revision, gguf_file=gguf_file, trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise ValueError(
+            f"tokenizer: expected a folder, or a name on the Hub that is cached or can be "
+            f"reached, got {name} ({reason})"
+        ) from error

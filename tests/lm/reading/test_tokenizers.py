@@ -9,8 +9,8 @@ from tokenizers import processors
 from transformers import ByT5Tokenizer
 
 from tests.lm.tiny_models import NUM_BLOCKS, TEXTS, VOCABULARY, tiny_model, tiny_tokenizer
-from toolkit.lm._tokens import token_ids
-from toolkit.lm.hidden_states import hidden_states, layer_names
+from toolkit.lm.reading.hidden_states import hidden_states, layer_names
+from toolkit.lm.reading.tokenizers import token_ids
 
 END, BEGIN = VOCABULARY.index("<end>"), VOCABULARY.index("<begin>")
 CAT, DOG = VOCABULARY.index("cat"), VOCABULARY.index("dog")

@@ -17,9 +17,9 @@ from tests.lm.tiny_models import (
     tiny_model,
     tiny_tokenizer,
 )
-from toolkit.lm import token_losses
-from toolkit.lm.hidden_states import hidden_states
-from toolkit.lm.token_losses import LossMeter
+from toolkit.lm.reading import token_losses
+from toolkit.lm.reading.hidden_states import hidden_states
+from toolkit.lm.reading.token_losses import LossMeter
 
 # Heads that scale what they read or write, beside Gemma's soft-capping among the families.
 SCALED: dict[str, tuple[str, dict[str, Any]]] = {

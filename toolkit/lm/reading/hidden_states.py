@@ -21,20 +21,20 @@ from toolkit.functional._checks import (
 )
 from toolkit.functional.pooling import _last_token, _masked_mean
 from toolkit.interruption import interruption
-from toolkit.lm._batches import (
+from toolkit.lm.architecture.families import language_model_parts
+from toolkit.lm.architecture.layers import check_layers, layer_names
+from toolkit.lm.architecture.parts import LanguageModelParts, check_weights
+from toolkit.lm.architecture.search import find_language_model
+from toolkit.lm.reading.batches import (
     divided,
     num_positions,
     positions_restored,
     remembers_lengths,
     right_padded,
 )
-from toolkit.lm._capture import captured_layers, measuring, run_body
-from toolkit.lm._tokens import token_ids
-from toolkit.lm.architecture.families import language_model_parts
-from toolkit.lm.architecture.layers import check_layers, layer_names
-from toolkit.lm.architecture.parts import LanguageModelParts, check_weights
-from toolkit.lm.architecture.search import find_language_model
-from toolkit.lm.token_losses import LossMeter, is_meter
+from toolkit.lm.reading.capture import captured_layers, measuring, run_body
+from toolkit.lm.reading.token_losses import LossMeter, is_meter
+from toolkit.lm.reading.tokenizers import token_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -10,7 +10,7 @@ from tests.lm.tiny_models import TEXTS, tiny_model, tiny_tokenizer
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import embedding_matrix, readout_matrix
 from toolkit.lm.architecture.search import find_language_model
-from toolkit.lm.hidden_states import hidden_states
+from toolkit.lm.reading.hidden_states import hidden_states
 
 # PEFT 0.21 asks transformers 5.24 by a name that will go: its own affair.
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")

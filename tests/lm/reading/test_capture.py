@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutput
 
 from tests.lm.tiny_models import DIM, NUM_BLOCKS, NUM_ROWS, TEXTS, tiny_model, tiny_tokenizer
-from toolkit.lm.hidden_states import hidden_states, layer_names
+from toolkit.lm.reading.hidden_states import hidden_states, layer_names
 
 NAMES = layer_names(NUM_BLOCKS)
 

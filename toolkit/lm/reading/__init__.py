@@ -1,0 +1,1 @@
+"""Read texts with a language model: token ids, hidden states, losses."""
