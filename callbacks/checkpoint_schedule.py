@@ -13,7 +13,7 @@ from callbacks._tokenizer import held_tokenizer
 from callbacks.base import SHARDED
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.functional._checks import flag, optional, valid_text
-from toolkit.lm.saving import save_folder
+from toolkit.lm.checkpoints.saving import save_folder
 from toolkit.runs.checkpoint import RunCheckpoint
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ class LanguageModelCallback(MeasurementCallback):
         tokenizer: Name or folder of a tokenizer, by default the ``tokenizer`` of the
             LightningModule or of its data.
         attribute: Where the LightningModule holds the language model, needed if it holds several.
-        paths: Module paths of an unknown family (`toolkit.lm.architecture.families.language_model_parts`).
+        paths: Module paths of an unknown family
+            (`toolkit.lm.architecture.families.language_model_parts`).
         schedule: When to measure, see `MeasurementCallback`.
         on_error: What a failed measurement costs, see `MeasurementCallback`.
     """

@@ -40,9 +40,9 @@ from toolkit.figures_agreement import agreement_by_space
 from toolkit.functional import haar_bases
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import readout_matrix
-from toolkit.lm.checkpoints import OpenedModel
-from toolkit.lm.local_checkpoints import FolderCheckpoint
-from toolkit.lm.outline import Outline, read_outline
+from toolkit.lm.checkpoints.base import OpenedModel
+from toolkit.lm.checkpoints.local import FolderCheckpoint
+from toolkit.lm.checkpoints.outline import Outline, read_outline
 from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.measures import Subject
 

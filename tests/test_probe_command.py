@@ -30,7 +30,7 @@ from tests.probing import REPOSITORY, TOKENS, curves_of, local, probe, published
 from toolkit import walk
 from toolkit.cli import main
 from toolkit.data.batch_stream import FixedBatches
-from toolkit.lm.lightning_checkpoints import LightningCheckpoints
+from toolkit.lm.checkpoints.lightning import LightningCheckpoints
 from toolkit.lm.reading import token_losses
 from toolkit.measure import measure
 from toolkit.models import LanguageModel

@@ -11,8 +11,8 @@ import yaml  # type: ignore[import-untyped]
 from tests.callbacks.language import write_texts
 from tests.lm.listed_hub import save_revision
 from toolkit.cli import main
-from toolkit.lm.checkpoints import Models
-from toolkit.lm.hub_revisions import HubRevisions
+from toolkit.lm.checkpoints.hub import HubRevisions
+from toolkit.lm.checkpoints.models import Models
 from toolkit.runs.table import read_measurements
 
 CONFIGS = [

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from toolkit.console.held_stderr import one_line
-from toolkit.lm.checkpoints import Checkpoint, Models
-from toolkit.lm.outline import Outline, read_outline
+from toolkit.lm.checkpoints.base import Checkpoint
+from toolkit.lm.checkpoints.models import Models
+from toolkit.lm.checkpoints.outline import Outline, read_outline
 from toolkit.lm.reading.hidden_states import layer_names
 from toolkit.measures import Subject, default_k
 from toolkit.runs.points import num_nonfinite

@@ -99,8 +99,10 @@ def _run_probe(args: list[str], held: HeldStderr) -> int:
     if not {"-h", "--help"}.isdisjoint(args):
         sys.stdout.write(importlib.import_module("toolkit.probe_options").help_text())
         return 0
-    series = ("checkpoints", "hub_revisions", "lightning_checkpoints")
-    _import_named("callbacks", "toolkit.data", *(f"toolkit.lm.{name}" for name in series))
+    series = ("local", "models", "hub", "lightning")
+    _import_named(
+        "callbacks", "toolkit.data", *(f"toolkit.lm.checkpoints.{name}" for name in series)
+    )
     code: int = importlib.import_module("toolkit.probe_command").main(args[1:], held)
     return code
 

@@ -19,7 +19,7 @@ from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
 from toolkit.console.training import FirstStep
-from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Series, joined
+from toolkit.lm.checkpoints.base import Checkpoint, MissingCheckpointError, Series, joined
 from toolkit.measures.text_set import TextSet
 from toolkit.probe_options import DESCRIPTION, OPTIONS, PROG
 from toolkit.runs.beginning import NewFiles

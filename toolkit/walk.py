@@ -20,8 +20,8 @@ from torch import nn
 from toolkit.console.noise import said_once
 from toolkit.console.stages import stage
 from toolkit.data.batch_stream import FixedBatches
-from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, OpenedModel
-from toolkit.lm.fetch_ahead import Fetched, fetch_ahead
+from toolkit.lm.checkpoints.base import Checkpoint, MissingCheckpointError, OpenedModel
+from toolkit.lm.checkpoints.fetch_ahead import Fetched, fetch_ahead
 from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
 from toolkit.models import LanguageModel
@@ -53,7 +53,7 @@ class Walk:
         data: Batches for the loss instead of texts.
         dtype: What the weights are loaded as.
         accelerator: Lightning's name of the device.
-        max_disk_gb: Limit on what is downloaded, see `toolkit.lm.fetch_ahead`.
+        max_disk_gb: Limit on what is downloaded, see `toolkit.lm.checkpoints.fetch_ahead`.
         loss: Whether to measure loss and perplexity.
     """
 

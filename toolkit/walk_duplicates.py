@@ -4,7 +4,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from toolkit.lm.architecture.search import output_embedding
-from toolkit.lm.checkpoints import Checkpoint
+from toolkit.lm.checkpoints.base import Checkpoint
 from toolkit.runs.model_logger import ModelLogger
 from toolkit.runs.points import Point
 from toolkit.runs.provenance import matrix_hash

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.lm.checkpoints import Checkpoint
+from toolkit.lm.checkpoints.base import Checkpoint
 from toolkit.runs.event_files import keep_steps
 from toolkit.runs.model_logger import model_folder
 from toolkit.runs.points import Point, measurement_rows

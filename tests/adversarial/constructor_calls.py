@@ -26,9 +26,10 @@ from tests.adversarial.bad_values import (
 )
 from tests.adversarial.functional_calls import WIDE_RANKS, Call
 from toolkit import data, metrics, models
-from toolkit.lm.checkpoints import LocalFolders, Models
-from toolkit.lm.hub_revisions import HubRevisions
-from toolkit.lm.lightning_checkpoints import LightningCheckpoints
+from toolkit.lm.checkpoints.hub import HubRevisions
+from toolkit.lm.checkpoints.lightning import LightningCheckpoints
+from toolkit.lm.checkpoints.local import LocalFolders
+from toolkit.lm.checkpoints.models import Models
 from toolkit.optim import AdamW
 
 SHARE = number(0.1, bad=(-0.1, 1.1))

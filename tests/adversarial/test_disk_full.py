@@ -17,7 +17,7 @@ from tests.probing import local, probe
 from tests.test_cli import EVERY_10, TOY, assert_same_run, fit
 from toolkit.atomic import is_disk_full, naming, write_atomically
 from toolkit.cli import main
-from toolkit.lm.saving import save_folder
+from toolkit.lm.checkpoints.saving import save_folder
 from toolkit.runs.table import TABLE_NAME, MeasurementTable, read_measurements
 
 RUN = [*TOY, *EVERY_10, "--trainer.callbacks.schedule=1"]

@@ -22,8 +22,8 @@ from tests.callbacks.toy import toy_data, toy_model
 from tests.data.tiny_corpus import tiny_corpus, write_folder
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import embedding_matrix
-from toolkit.lm.checkpoints import LocalFolders
-from toolkit.lm.lightning_checkpoints import LightningCheckpoints
+from toolkit.lm.checkpoints.lightning import LightningCheckpoints
+from toolkit.lm.checkpoints.local import LocalFolders
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.models import LanguageModel
 from toolkit.runs.checkpoint import AtomicCheckpointIO, RunCheckpoint

@@ -236,7 +236,7 @@ def test_one_of_several_by_its_number(parsed: Any, refused: Any) -> None:
         (
             ["probe", PYTHIA, "--series.stps=log"],
             (
-                "series: toolkit.lm.hub_revisions.HubRevisions has no argument 'stps'; "
+                "series: toolkit.lm.checkpoints.hub.HubRevisions has no argument 'stps'; "
                 "did you mean steps?"
             ),
         ),

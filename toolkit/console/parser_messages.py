@@ -13,9 +13,10 @@ _MODULES = {
     "model": ("toolkit.models",),
     "data": ("toolkit.data",),
     "series": (
-        "toolkit.lm.checkpoints",
-        "toolkit.lm.hub_revisions",
-        "toolkit.lm.lightning_checkpoints",
+        "toolkit.lm.checkpoints.local",
+        "toolkit.lm.checkpoints.models",
+        "toolkit.lm.checkpoints.hub",
+        "toolkit.lm.checkpoints.lightning",
     ),
 }
 _KEY = re.compile(r'Parser key "([^"]+)":\s*')

@@ -289,7 +289,7 @@ class LanguageModel(L.LightningModule):
         self.model = new_language_model(config, dtype=self.weights_dtype)
 
     def _load(self, name: str, revision: str | None) -> None:
-        from toolkit.lm.checkpoints import Models  # noqa: PLC0415
+        from toolkit.lm.checkpoints.models import Models  # noqa: PLC0415
 
         (checkpoint,) = Models([name if revision is None else f"{name}@{revision}"]).checkpoints()
         checkpoint.fetch(checkpoint.missing())

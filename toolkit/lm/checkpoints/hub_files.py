@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from toolkit.lm.checkpoints import MissingCheckpointError
+from toolkit.lm.checkpoints.base import MissingCheckpointError
 from toolkit.lm.hub import hub_answer, is_offline, repository_cache
 
 CONFIG = "config.json"

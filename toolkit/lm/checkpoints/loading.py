@@ -11,8 +11,7 @@ import torch
 
 from toolkit.console.bar import OtherBar, counting_bar
 from toolkit.console.stages import stage
-from toolkit.lm.checkpoints import OpenedModel
-from toolkit.lm.local_checkpoints import check_kind_of_weights
+from toolkit.lm.checkpoints.base import OpenedModel
 from toolkit.lm.reading.tokenizers import folder_tokenizer, load_tokenizer
 from toolkit.lm.weights.files import Weights
 from toolkit.lm.weights.gguf import GgufWeights, gguf_package
@@ -25,6 +24,7 @@ from toolkit.lm.weights.zip_checksums import check_file
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_OTHER_WEIGHTS = (".bin", ".gguf")
 _SHOWN_NAMES = 3
 _GIB = 2**30
 
@@ -168,3 +168,24 @@ def _dense() -> dict[str, Any]:
     """The option that unpacks quantised weights, for versions of transformers that may not."""
     config = getattr(importlib.import_module("transformers"), "GgufConfig", None)
     return {} if config is None else {"quantization_config": config(dequantize=True)}
+
+
+def check_kind_of_weights(folder: Path, label: str, *, allow_pickle: bool) -> None:
+    """Refuse a folder whose weights are pickled, unless that is asked for, or not there.
+
+    Args:
+        folder: A folder of a Hugging Face model.
+        label: What to call the model in messages.
+        allow_pickle: Whether anything else is accepted.
+
+    Raises:
+        ValueError: If it holds no safetensors.
+    """
+    if allow_pickle or any(folder.glob("*.safetensors")):
+        return
+    others = sorted(path.name for path in folder.glob("*") if path.suffix in _OTHER_WEIGHTS)
+    advice = "; convert them, name a GGUF file itself, or set allow_pickle" if others else ""
+    raise ValueError(
+        f"checkpoint: expected safetensors in {label}, got {', '.join(others) or 'no weights'}"
+        f"{advice}"
+    )

@@ -15,9 +15,10 @@ from transformers import PreTrainedModel
 from tests.lm.fake_hub import commit_of, serve
 from tests.lm.listed_hub import ListedHub, save_revision
 from tests.lm.tiny_models import tiny_model
-from toolkit.lm.checkpoints import Checkpoint, MissingCheckpointError, Models
-from toolkit.lm.fetch_ahead import fetch_ahead
-from toolkit.lm.hub_revisions import HubRevisions, published_checkpoint
+from toolkit.lm.checkpoints.base import Checkpoint, MissingCheckpointError
+from toolkit.lm.checkpoints.fetch_ahead import fetch_ahead
+from toolkit.lm.checkpoints.hub import HubRevisions, published_checkpoint
+from toolkit.lm.checkpoints.models import Models
 
 REPOSITORY = "someone/tiny-neox"
 STEPS = (0, 1, 8, 64, 512, 1000)

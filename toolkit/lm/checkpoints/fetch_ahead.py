@@ -5,8 +5,8 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from toolkit.lm._fetched_files import FetchedFiles
-from toolkit.lm.checkpoints import Checkpoint, RemoteFile
+from toolkit.lm.checkpoints.base import Checkpoint, RemoteFile
+from toolkit.lm.checkpoints.fetched_files import FetchedFiles
 
 _GIGABYTE = 10**9
 

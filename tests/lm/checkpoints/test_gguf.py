@@ -18,7 +18,9 @@ from tests.lm.tiny_models import NUM_ROWS, SPECIAL, TEXTS, tiny_model
 from tests.lm.weights.test_embedding import write_split_gguf
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import check_weights, embedding_matrix
-from toolkit.lm.checkpoints import LocalFolders, Models, joined
+from toolkit.lm.checkpoints.base import joined
+from toolkit.lm.checkpoints.local import LocalFolders
+from toolkit.lm.checkpoints.models import Models
 from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.lm.weights.gguf import GgufWeights
@@ -190,7 +192,7 @@ def test_a_bar_shows_how_far_the_weights_are(
         assert description == "dequantising model.gguf (0.00 GiB)"
         yield lambda done, whole: told.append((done, whole))
 
-    monkeypatch.setattr("toolkit.lm._loading.counting_bar", bar)
+    monkeypatch.setattr("toolkit.lm.checkpoints.loading.counting_bar", bar)
     Models([str(path)]).checkpoints()[0].open()
     assert told[-1][0] == told[-1][1] == len(GgufWeights(path).names)
     monkeypatch.undo()

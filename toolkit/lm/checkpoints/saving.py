@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from toolkit.atomic import new_folder
-from toolkit.lm._loading import without_bars
+from toolkit.lm.checkpoints.loading import without_bars
 from toolkit.lm.weights.names import without_wrappers
 
 if TYPE_CHECKING:

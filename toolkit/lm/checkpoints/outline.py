@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from toolkit.lm._hub_files import CONFIG, needed_files
 from toolkit.lm.architecture.families import language_model_parts
-from toolkit.lm.checkpoints import Checkpoint
-from toolkit.lm.local_checkpoints import FolderCheckpoint
+from toolkit.lm.checkpoints.base import Checkpoint
+from toolkit.lm.checkpoints.hub_files import CONFIG, needed_files
+from toolkit.lm.checkpoints.local import FolderCheckpoint
 from toolkit.lm.reading.hidden_states import check_fit
 from toolkit.lm.reading.tokenizers import folder_tokenizer, token_ids
 from toolkit.lm.weights.vocabulary import tokenizer_rows

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from toolkit.functional._checks import optional, strings, valid_text
-from toolkit.lm.checkpoints import Checkpoint, OpenedModel, Series, in_order
+from toolkit.lm.checkpoints.base import Checkpoint, OpenedModel, Series, in_order
 from toolkit.lm.paths import matching_paths
 from toolkit.lm.reading.tokenizers import load_tokenizer
 from toolkit.lm.weights.names import without_wrappers

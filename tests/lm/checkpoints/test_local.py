@@ -7,10 +7,12 @@ import torch
 
 from tests.lm.listed_hub import save_revision
 from tests.lm.tiny_models import tiny_model, tiny_tokenizer
-from toolkit.lm._steps import pythia_steps, step_at, step_in_name, wanted_steps
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import embedding_matrix
-from toolkit.lm.checkpoints import LocalFolders, Models, joined
+from toolkit.lm.checkpoints.base import joined
+from toolkit.lm.checkpoints.local import LocalFolders
+from toolkit.lm.checkpoints.models import Models
+from toolkit.lm.checkpoints.steps import pythia_steps, step_at, step_in_name, wanted_steps
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from toolkit.functional._checks import flag, shown, valid_text
-from toolkit.lm import _hub_files
-from toolkit.lm._steps import check_steps, step_in_name, wanted_steps
-from toolkit.lm.checkpoints import (
+from toolkit.lm.checkpoints import hub_files as _hub_files
+from toolkit.lm.checkpoints.base import (
     Checkpoint,
     MissingCheckpointError,
     OpenedModel,
@@ -19,6 +18,7 @@ from toolkit.lm.checkpoints import (
     Series,
     in_order,
 )
+from toolkit.lm.checkpoints.steps import check_steps, step_in_name, wanted_steps
 from toolkit.lm.hub import (
     check_revision,
     hub_answer,
@@ -71,7 +71,7 @@ class HubCheckpoint(Checkpoint):
 
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
         """Load the model from the Hub's cache."""
-        from toolkit.lm._loading import load_folder  # noqa: PLC0415
+        from toolkit.lm.checkpoints.loading import load_folder  # noqa: PLC0415
 
         return load_folder(
             self.cache_folder, dtype, label=self.label, allow_pickle=self.allow_pickle

@@ -1,0 +1,1 @@
+"""Checkpoints of language models, and series of them: folders, Lightning files, the Hub."""
