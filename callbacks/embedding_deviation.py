@@ -78,7 +78,7 @@ class EmbeddingDeviation(LanguageModelCallback):
 
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
         """Return the histogram of the cosine similarity of each matrix."""
-        from toolkit.figures_layers import cosine_histograms  # noqa: PLC0415
+        from toolkit.figures.deviation import cosine_histograms  # noqa: PLC0415
 
         measured = {
             name: matrix

@@ -205,7 +205,7 @@ class TextCallback(LanguageModelCallback):
 
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
         """Return a heat map, layer by step, of each of `heat_maps`."""
-        from toolkit.figures_layers import layer_step_heat_map  # noqa: PLC0415
+        from toolkit.figures.layers import layer_step_heat_map  # noqa: PLC0415
 
         figures = {}
         for quantity, label in self.heat_maps.items():

@@ -9,7 +9,7 @@ import lightning as L
 
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
-from toolkit.figures import abs_cosine_histogram
+from toolkit.figures.packing import abs_cosine_histogram
 from toolkit.functional import (
     cosine_histogram,
     max_abs_cosine,

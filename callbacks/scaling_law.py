@@ -13,7 +13,7 @@ from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
 from toolkit.data import PowerFrequencies, SparseFeatures
-from toolkit.figures import loss_against_width
+from toolkit.figures.toy import loss_against_width
 from toolkit.functional import (
     PowerLaw,
     fit_power_law,

@@ -10,7 +10,7 @@ from torch import Tensor
 from callbacks._toy import toy_model
 from callbacks.base import MeasurementCallback
 from callbacks.measurement import Moment
-from toolkit.figures import norm_histogram, overlap_against_width
+from toolkit.figures.toy import norm_histogram, overlap_against_width
 from toolkit.functional import (
     feature_norms,
     mean_squared_overlap,

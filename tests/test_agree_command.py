@@ -36,7 +36,7 @@ from toolkit.agreement import Conditions, compare
 from toolkit.agreement_models import ModelStates, layer_at
 from toolkit.agreement_report import as_text
 from toolkit.data.labelled_texts import load_texts
-from toolkit.figures_agreement import agreement_by_space
+from toolkit.figures.agreement import agreement_by_space
 from toolkit.functional import haar_bases
 from toolkit.lm.architecture.families import language_model_parts
 from toolkit.lm.architecture.parts import readout_matrix

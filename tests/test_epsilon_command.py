@@ -18,7 +18,7 @@ from tests.lm.tiny_models import DIM, FAMILY_NAMES, NUM_ROWS, VOCABULARY, tiny_m
 from toolkit import cli
 from toolkit.epsilon_command import main
 from toolkit.epsilon_report import MeasuredModel, draw, measure
-from toolkit.figures_deviation import deviation_against_dim
+from toolkit.figures.deviation import deviation_against_dim
 from toolkit.functional import deviation_stderr, embedding_deviation, log10_capacity
 from toolkit.reference import model_capacities
 

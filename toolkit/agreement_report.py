@@ -12,7 +12,7 @@ from toolkit.agreement import Agreement, Conditions
 from toolkit.agreement_models import ModelStates
 from toolkit.atomic import write_atomically
 from toolkit.console.text_table import aligned
-from toolkit.figures_agreement import agreement_by_space
+from toolkit.figures.agreement import agreement_by_space
 
 
 def as_text(

@@ -16,7 +16,7 @@ from torch import Tensor
 from toolkit.atomic import write_atomically
 from toolkit.capacity_laws import Answer, CapacityLaw
 from toolkit.console.text_table import aligned
-from toolkit.figures import measured_against_fitted
+from toolkit.figures.packing import measured_against_fitted
 from toolkit.functional.capacity import PackingLaw, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
 from toolkit.lm.weights.zip_checksums import check_file

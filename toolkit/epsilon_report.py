@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from toolkit.atomic import write_atomically
 from toolkit.console.text_table import aligned
 from toolkit.epsilon_twins import SharedMatrix
-from toolkit.figures_deviation import deviation_against_dim
+from toolkit.figures.deviation import deviation_against_dim
 from toolkit.functional import (
     EmbeddingDeviation,
     deviation_stderr,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.tensorboard import SummaryWriter
 
 from toolkit.atomic import write_atomically
-from toolkit.figures_layers import layer_step_heat_map
-from toolkit.figures_models import against_depth, one_against_another
+from toolkit.figures.layers import against_depth, layer_step_heat_map, one_against_another
 from toolkit.runs.folder import SUMMARY
 from toolkit.runs.model_logger import model_folder
 from toolkit.runs.points import values_by_layer

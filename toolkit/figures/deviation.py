@@ -1,11 +1,12 @@
-"""The figure of embedding deviations, in the style of `toolkit.figures`."""
+"""Figures of embedding deviations: against the dimension, and the cosines they come from."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
-from toolkit.figures import BLUE, GREY, ORANGE, new_axes
+from toolkit.figures.style import BLUE, GREY, ORANGE, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,3 +72,43 @@ def _shade_classes(axes: "Axes") -> None:
     axes.axhspan(low, 0.1, color=BLUE, alpha=0.1, linewidth=0)
     for name, y, side in (("class 1", 0.205, "bottom"), ("class 2", 0.098, "top")):
         axes.text(0.01, y, name, color=GREY, va=side, transform=axes.get_yaxis_transform())
+
+
+def cosine_histograms(
+    counts: Mapping[str, Tensor],
+    *,
+    step: int,
+    epsilons: Mapping[str, float],
+    num_drawn: int | None = None,
+) -> "Figure":
+    """Draw how the cosines of pairs of rows are distributed, one line for each matrix.
+
+    Args:
+        counts: Pairs per bin by matrix, equal bins from -1 to 1, on the CPU.
+        step: Optimiser updates behind the matrices.
+        epsilons: Deviation by matrix.
+        num_drawn: Of how many rows the pairs are, where not of all.
+    """
+    pairs = "all pairs" if num_drawn is None else f"pairs of {num_drawn:,} rows"
+    figure, axes = new_axes(f"Cosines of {pairs}, step {step:,}", "cosine similarity")
+    axes.set_ylabel("density of pairs")
+    low, high = 1.0, -1.0
+    for (name, bins), color in zip(counts.items(), (BLUE, ORANGE), strict=False):
+        edges = np.linspace(-1, 1, len(bins) + 1)
+        numbers = bins.double().numpy()
+        axes.stairs(numbers / numbers.sum() / np.diff(edges), edges, color=color, label=name)
+        axes.axvline(
+            epsilons[name],
+            color=color,
+            linestyle="--",
+            linewidth=1,
+            label=f"epsilon {epsilons[name]:.4f}",
+        )
+        filled = np.flatnonzero(numbers > 1e-4 * numbers.max())
+        low = min(low, edges[filled[0]], epsilons[name])
+        high = max(high, edges[filled[-1] + 1], epsilons[name])
+    margin = 0.05 * (high - low)
+    axes.set_xlim(low - margin, high + margin)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.legend()
+    return figure

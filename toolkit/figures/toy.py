@@ -1,7 +1,4 @@
-"""Every figure, drawn without pyplot's global state; matplotlib is imported when one is drawn.
-
-Sizes suit a TensorBoard card: about 600 pixels wide, so that text stays readable.
-"""
+"""Figures of the toy model: losses, row norms and overlaps against the width."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite, log10
@@ -10,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from toolkit.figures.style import BLUE, GREEN, GREY, NUM_BINS, ORANGE, new_axes, shades
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours are told apart with any kind of colour vision.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-_NUM_BINS = 60
 _TICK_GAP = 0.05  # of the axis
 
 
@@ -52,7 +48,7 @@ def norm_histogram(norms: Mapping[int, Tensor], *, step: int, threshold: float) 
     figure, axes = new_axes(f"Row norms of W, step {step:,}", "row norm of W (one row per feature)")
     axes.set_ylabel("share of features")
     largest = max((float(values.max()) for values in norms.values()), default=0.0)
-    bins = np.linspace(0, max(1.05 * largest, 1.2, 1.2 * threshold), _NUM_BINS + 1)
+    bins = np.linspace(0, max(1.05 * largest, 1.2, 1.2 * threshold), NUM_BINS + 1)
     for (m, values), color in zip(sorted(norms.items()), shades(len(norms)), strict=True):
         counts, _ = np.histogram(values.double().numpy(), bins)
         axes.stairs(counts / len(values), bins, color=color, label=f"m = {m}", linewidth=1.4)
@@ -101,78 +97,6 @@ def overlap_against_width(
     return figure
 
 
-def abs_cosine_histogram(
-    counts: Tensor, *, step: int, largest: float, welch: float, published: float | None
-) -> "Figure":
-    """Draw how the |cosines| of all pairs of vectors are distributed.
-
-    Args:
-        counts: Pairs per bin, an even number of equal bins from -1 to 1, on the CPU.
-        step: Optimiser updates behind the vectors.
-        largest: Largest |cosine|.
-        welch: Smallest possible largest |cosine|.
-        published: Largest |cosine| of the published packing, None where there is none.
-    """
-    figure, axes = new_axes(f"|cos| of all pairs, step {step:,}", "|cos|")
-    axes.set_ylabel("share of pairs")
-    negative, positive = counts.double().numpy().reshape(2, -1)
-    shares = (positive + negative[::-1]) / counts.sum().item()
-    filled = int(np.flatnonzero(shares)[-1]) + 1
-    # A figure resolves some sixty bins; neighbours are joined.
-    joined = -(-filled // _NUM_BINS)
-    padded = np.pad(shares[:filled], (0, -filled % joined)).reshape(-1, joined).sum(1)
-    bins = np.arange(len(padded) + 1) * joined / len(shares)
-    axes.stairs(padded, bins, color=BLUE, fill=True, alpha=0.8)
-    lines = {"largest": largest, "Welch bound": welch, "published": published}
-    styles = zip(lines.items(), ("black", ORANGE, GREEN), ("-", ":", "--"), strict=True)
-    for (label, value), color, style in styles:
-        if value is not None:
-            axes.axvline(value, color=color, linestyle=style, label=f"{label} {value:.4f}")
-    axes.set_xlim(0, 1.1 * max(value for value in lines.values() if value is not None))
-    axes.set_ylim(0, 1.25 * padded.max())
-    axes.legend()
-    return figure
-
-
-def measured_against_fitted(
-    measured: Mapping[str, Sequence[float]], fitted: Mapping[str, Sequence[float]]
-) -> "Figure":
-    """Draw measured largest |cosines| against what fitted laws say, on logarithmic axes.
-
-    Args:
-        measured: Measured values of the points each law was fitted to, by law; all positive.
-        fitted: The laws' values for the same points.
-    """
-    figure, axes = new_axes("Largest |cos|, measured against fitted", "fitted")
-    axes.set_ylabel("measured")
-    styles = zip(measured.items(), (BLUE, ORANGE, GREEN), ("o", "s", "^"), strict=False)
-    for (law, values), color, marker in styles:
-        axes.plot(fitted[law], values, marker, color=color, label=law, mfc="none", markersize=5)
-    largest = max(max(values) for values in measured.values())
-    smallest = min(min(values) for values in measured.values())
-    axes.plot([smallest, largest], [smallest, largest], "-", color=GREY, linewidth=1)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.legend()
-    return figure
-
-
-def new_axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
-    """Return a figure of the house style, and its axes."""
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(5.6, 4.0), dpi=110)
-    # Fixed margins: a layout engine would draw everything twice to find them.
-    axes = figure.add_axes((0.15, 0.125, 0.82, 0.79))
-    # A given height spares a search for one that clears the ticks.
-    axes.set_title(title, fontsize=11, y=1.01)
-    axes.set_xlabel(xlabel)
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
 def _log_axes(axes: "Axes", widths: Sequence[int]) -> None:
     """Make both axes logarithmic, with the widths themselves and round numbers as ticks."""
     from matplotlib.ticker import (  # noqa: PLC0415
@@ -212,10 +136,3 @@ def _positive(values: Mapping[int, float]) -> tuple[list[int], list[float]]:
     """Return the points that a logarithmic axis can show, by rising x."""
     kept = sorted(x for x, y in values.items() if y > 0 and isfinite(y))
     return kept, [values[x] for x in kept]
-
-
-def shades(number: int) -> list[tuple[float, ...]]:
-    """Return colours in order, dark to light, without the pale end that paper swallows."""
-    from matplotlib import colormaps  # noqa: PLC0415
-
-    return [tuple(color) for color in colormaps["viridis"](np.linspace(0, 0.9, number))]

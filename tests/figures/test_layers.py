@@ -8,7 +8,8 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from toolkit.figures_layers import cosine_histograms, layer_step_heat_map
+from toolkit.figures.deviation import cosine_histograms
+from toolkit.figures.layers import layer_step_heat_map
 
 VALUES = {
     512: {"layer_00": -2.0, "layer_01": 1.0, "final": 4.0},

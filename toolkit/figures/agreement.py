@@ -1,9 +1,9 @@
-"""The figure of agreement between models, in the style of `toolkit.figures`."""
+"""The figure of agreement between models, in the style of `toolkit.figures.style`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.figures import BLUE, GREY, ORANGE, new_axes
+from toolkit.figures.style import BLUE, GREY, ORANGE, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

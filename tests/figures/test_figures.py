@@ -12,13 +12,8 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from toolkit.figures import (
-    abs_cosine_histogram,
-    loss_against_width,
-    measured_against_fitted,
-    norm_histogram,
-    overlap_against_width,
-)
+from toolkit.figures.packing import abs_cosine_histogram, measured_against_fitted
+from toolkit.figures.toy import loss_against_width, norm_histogram, overlap_against_width
 
 LOSSES = {10: 1.1, 51: 0.2, 23: 0.5}
 LINES = {"fit": {10: 1.0, 23: 0.45, 51: 0.21}, "strong": {10: 1.2, 23: 0.4, 51: 0.1}}
@@ -160,7 +155,7 @@ def test_nothing_measured_is_still_a_figure() -> None:
 
 def test_pyplot_and_matplotlib_stay_out_until_a_figure_is_drawn() -> None:
     code = (
-        "import sys, toolkit.figures as f; assert 'matplotlib' not in sys.modules; "
+        "import sys, toolkit.figures.style as f; assert 'matplotlib' not in sys.modules; "
         "f.loss_against_width({1: 1.0, 2: 0.5}, step=0, lines={}); "
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )

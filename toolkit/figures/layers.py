@@ -1,12 +1,12 @@
-"""Figures of a language model: layer by step, and the cosines of its embedding matrices."""
+"""Figures of layers: by step, against depth, and one quantity against another."""
 
 from collections.abc import Callable, Collection, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
-from toolkit.figures import BLUE, GREY, ORANGE, new_axes
+from toolkit.figures.style import GREY, new_axes, shades
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,46 +65,6 @@ def layer_step_heat_map(
     return figure
 
 
-def cosine_histograms(
-    counts: Mapping[str, Tensor],
-    *,
-    step: int,
-    epsilons: Mapping[str, float],
-    num_drawn: int | None = None,
-) -> "Figure":
-    """Draw how the cosines of pairs of rows are distributed, one line for each matrix.
-
-    Args:
-        counts: Pairs per bin by matrix, equal bins from -1 to 1, on the CPU.
-        step: Optimiser updates behind the matrices.
-        epsilons: Deviation by matrix.
-        num_drawn: Of how many rows the pairs are, where not of all.
-    """
-    pairs = "all pairs" if num_drawn is None else f"pairs of {num_drawn:,} rows"
-    figure, axes = new_axes(f"Cosines of {pairs}, step {step:,}", "cosine similarity")
-    axes.set_ylabel("density of pairs")
-    low, high = 1.0, -1.0
-    for (name, bins), color in zip(counts.items(), (BLUE, ORANGE), strict=False):
-        edges = np.linspace(-1, 1, len(bins) + 1)
-        numbers = bins.double().numpy()
-        axes.stairs(numbers / numbers.sum() / np.diff(edges), edges, color=color, label=name)
-        axes.axvline(
-            epsilons[name],
-            color=color,
-            linestyle="--",
-            linewidth=1,
-            label=f"epsilon {epsilons[name]:.4f}",
-        )
-        filled = np.flatnonzero(numbers > 1e-4 * numbers.max())
-        low = min(low, edges[filled[0]], epsilons[name])
-        high = max(high, edges[filled[-1] + 1], epsilons[name])
-    margin = 0.05 * (high - low)
-    axes.set_xlim(low - margin, high + margin)
-    axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.legend()
-    return figure
-
-
 def _colours(values: "MaskedArray") -> tuple[str, float, float]:
     """Return a colour map with its lowest and highest value."""
     low, high = float(values.min()), float(values.max())
@@ -132,3 +92,54 @@ def _names(layers: list[str], *, complete: bool) -> list[str]:
 def _height(layer: str) -> tuple[bool, int, str]:
     """Sort key: numbered layers by number, on top of them what enters the unembedding."""
     return layer == "final", len(layer), layer
+
+
+Values = Mapping[str, Mapping[str, float]]
+
+
+def against_depth(values: Values, *, label: str) -> "Figure":
+    """Draw a quantity against relative depth, one line for each model.
+
+    Args:
+        values: Value by layer, by model; models in the order of the colours, dark to light.
+        label: Name of the quantity.
+    """
+    figure, axes = new_axes(f"{label} against depth", "depth (0 embedding, 1 what is read out)")
+    axes.set_ylabel(label)
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    for (model, layers), color in zip(values.items(), shades(len(values)), strict=True):
+        names = _upwards(layers)
+        depths = [index / max(1, len(names) - 1) for index in range(len(names))]
+        heights = [layers[name] for name in names]
+        axes.plot(depths, heights, "o-", color=color, label=model, markersize=4, linewidth=1.4)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def one_against_another(x: Values, y: Values, *, xlabel: str, ylabel: str) -> "Figure":
+    """Draw a quantity of each layer against another one, one colour for each model.
+
+    Args:
+        x: Value by layer, by model.
+        y: The same of the other quantity; layers that lack either are left out.
+        xlabel: Name of the first quantity.
+        ylabel: Name of the other one.
+    """
+    figure, axes = new_axes(f"{ylabel} against {xlabel}, a point for each layer", xlabel)
+    axes.set_ylabel(ylabel)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    for (model, layers), color in zip(x.items(), shades(len(x)), strict=True):
+        others = y.get(model, {})
+        points = [(layers[name], others[name]) for name in layers if name in others]
+        finite = [point for point in points if all(map(isfinite, point))]
+        axes.plot(*_columns(finite), "o", color=color, label=model, markersize=5)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _upwards(layers: Mapping[str, float]) -> list[str]:
+    return sorted(layers, key=lambda name: (name == "final", name))
+
+
+def _columns(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]

@@ -1,0 +1,1 @@
+"""Figures, drawn without pyplot's global state; matplotlib is imported when a figure is drawn."""
