@@ -12,7 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 from statistics import median
 
-from toolkit.capacity_laws import CapacityLaw, fitted_law
+from toolkit.commands.capacity.laws import CapacityLaw, fitted_law
 from toolkit.functional import percentile_interval
 from toolkit.functional.capacity import PUBLISHED, Law
 from toolkit.reference import PackingPoint, model_capacities, optimised_packing

@@ -91,19 +91,19 @@ def _command(args: list[str]) -> _Command:
 
 def _run_trainer(args: list[str], held: HeldStderr) -> int:
     _import_named("callbacks", "toolkit.data", "toolkit.models")
-    importlib.import_module("toolkit.trainer_cli").run(args, held)
+    importlib.import_module("toolkit.commands.train.command").run(args, held)
     return 0
 
 
 def _run_probe(args: list[str], held: HeldStderr) -> int:
     if not {"-h", "--help"}.isdisjoint(args):
-        sys.stdout.write(importlib.import_module("toolkit.probe_options").help_text())
+        sys.stdout.write(importlib.import_module("toolkit.commands.probe.options").help_text())
         return 0
     series = ("local", "models", "hub", "lightning")
     _import_named(
         "callbacks", "toolkit.data", *(f"toolkit.lm.checkpoints.{name}" for name in series)
     )
-    code: int = importlib.import_module("toolkit.probe_command").main(args[1:], held)
+    code: int = importlib.import_module("toolkit.commands.probe.command").main(args[1:], held)
     return code
 
 
@@ -116,19 +116,19 @@ def _import_named(*modules: str) -> None:
 
 def _run_capacity(args: list[str], held: HeldStderr) -> int:
     del held  # nothing runs for long, so an error stays in one line
-    code: int = importlib.import_module("toolkit.capacity_command").main(args[1:])
+    code: int = importlib.import_module("toolkit.commands.capacity.command").main(args[1:])
     return code
 
 
 def _run_epsilon(args: list[str], held: HeldStderr) -> int:
     del held  # an error of one model stays in one line
-    code: int = importlib.import_module("toolkit.epsilon_command").main(args[1:])
+    code: int = importlib.import_module("toolkit.commands.epsilon.command").main(args[1:])
     return code
 
 
 def _run_agree(args: list[str], held: HeldStderr) -> int:
     del held  # an error of one model stays in one line
-    code: int = importlib.import_module("toolkit.agree_command").main(args[1:])
+    code: int = importlib.import_module("toolkit.commands.agree.command").main(args[1:])
     return code
 
 

@@ -27,8 +27,8 @@ import yaml  # type: ignore[import-untyped]
 from torch import Tensor
 
 # What each process would import anew.
-import toolkit.probe_command
-import toolkit.trainer_cli  # noqa: F401
+import toolkit.commands.probe.command
+import toolkit.commands.train.command  # noqa: F401
 from tests.callbacks.language import write_texts
 from tests.data.tiny_corpus import write_folder
 from tests.lm.listed_hub import save_revision

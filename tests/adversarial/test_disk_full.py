@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
+from tests.commands.probe.probing import local, probe
 from tests.lm.listed_hub import save_revision
 from tests.lm.tiny_models import tiny_model
-from tests.probing import local, probe
 from tests.test_cli import EVERY_10, TOY, assert_same_run, fit
 from toolkit.atomic import is_disk_full, naming, write_atomically
 from toolkit.cli import main

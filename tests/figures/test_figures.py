@@ -155,7 +155,7 @@ def test_nothing_measured_is_still_a_figure() -> None:
 
 def test_pyplot_and_matplotlib_stay_out_until_a_figure_is_drawn() -> None:
     code = (
-        "import sys, toolkit.figures.style as f; assert 'matplotlib' not in sys.modules; "
+        "import sys, toolkit.figures.toy as f; assert 'matplotlib' not in sys.modules; "
         "f.loss_against_width({1: 1.0, 2: 0.5}, step=0, lines={}); "
         "assert 'matplotlib' in sys.modules; assert 'matplotlib.pyplot' not in sys.modules"
     )

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.lm.tiny_models import NUM_ROWS, VOCABULARY, tiny_model, tiny_tokenizer
-from toolkit.epsilon_report import measure
+from toolkit.commands.epsilon.measured import measure
 from toolkit.lm.weights.stores import Folder
 from toolkit.lm.weights.vocabulary import reached_rows, tokenizer_rows, vocabulary_size
 from toolkit.measures import Subject

@@ -1,0 +1,1 @@
+"""The commands, one folder each; none of them imports another."""

@@ -1,0 +1,1 @@
+"""The command agree: whether models place the same texts alike."""

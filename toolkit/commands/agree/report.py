@@ -1,0 +1,115 @@
+"""What ``python -m toolkit agree`` prints, writes and draws."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from toolkit.atomic import write_atomically
+from toolkit.commands.agree.compare import Agreement, Conditions
+from toolkit.commands.agree.states import ModelStates
+from toolkit.console.text_table import aligned
+from toolkit.figures.agreement import agreement_by_space
+
+
+def as_text(
+    models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions
+) -> str:
+    """Return a table for people, and what the numbers depend on."""
+    del models
+    header = ("models", "depth", "layers", "full", "readout", "random", "std", "z", "texts")
+    table = aligned([(*header, "distinct"), *map(_cells, rows)])
+    vector = {"last": "last token", "mean": "mean over tokens"}[conditions.pooling]
+    given = (
+        f"texts: {conditions.texts}; {vector} of at most {conditions.max_length}; "
+        f"{conditions.dtype}; CCR-{conditions.remove}; k = {conditions.k}; "
+        f"{conditions.num_random} random pairs of subspaces; seed {conditions.seed}\n"
+    )
+    return table + given + "".join(map(_note, rows))
+
+
+def as_json(
+    models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions
+) -> str:
+    """Return the same as a JSON object, null where a number means nothing."""
+    content = {
+        "conditions": conditions._asdict(),
+        "models": [
+            {
+                "model": model.name,
+                "commit": model.commit,
+                "layers": model.layers,
+                "widths": {name: states.shape[1] for name, states in model.states.items()},
+            }
+            for model in models
+        ],
+        "agreement": [dict(zip(row._fields, _known(row), strict=True)) for row in rows],
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_csv(
+    models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions, path: Path
+) -> None:
+    """Write one line for each pair and depth, in one step; what means nothing stays empty."""
+    commits = {model.name: model.commit for model in models}
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*Agreement._fields, "commit_a", "commit_b", *Conditions._fields])
+    for row in rows:
+        writer.writerow([*_known(row), commits[row.model_a], commits[row.model_b], *conditions])
+    write_atomically(path, text.getvalue().encode())
+
+
+def draw(rows: Sequence[Agreement], path: Path) -> None:
+    """Draw the three agreements of each pair and depth, in one step."""
+    data = io.BytesIO()
+    figure = agreement_by_space(
+        [
+            (
+                f"{_short(row)} at {row.depth}",
+                row.full,
+                row.readout,
+                row.random_mean,
+                row.random_std,
+            )
+            for row in rows
+        ]
+    )
+    figure.savefig(data, format=path.suffix.removeprefix("."))
+    write_atomically(path, data.getvalue())
+
+
+def _known(row: Agreement) -> list[Any]:
+    """The values, None instead of NaN."""
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in row]
+
+
+def _cells(row: Agreement) -> tuple[str, ...]:
+    return (
+        f"{row.model_a}, {row.model_b}",
+        row.depth,
+        row.layer_a if row.layer_a == row.layer_b else f"{row.layer_a}, {row.layer_b}",
+        f"{row.full:.4f}",
+        f"{row.readout:.4f}",
+        f"{row.random_mean:.4f}",
+        f"{row.random_std:.4f}",
+        f"{row.z:.1f}",
+        str(row.num_texts),
+        f"{row.num_distinct_a}, {row.num_distinct_b}",
+    )
+
+
+def _note(row: Agreement) -> str:
+    dropped = f"{row.num_dropped} texts have nothing left after the removal" * bool(row.num_dropped)
+    said = row.reason or dropped
+    return f"{row.model_a}, {row.model_b} at {row.depth}: {said}\n" if said else ""
+
+
+def _short(row: Agreement) -> str:
+    names = row.model_a, row.model_b
+    short = [name.rstrip("/").rsplit("/", 1)[-1] for name in names]
+    return " and ".join(names if short[0] == short[1] else short)

@@ -1,0 +1,1 @@
+"""The command capacity: the capacity laws as a calculator."""

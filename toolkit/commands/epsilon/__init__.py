@@ -1,0 +1,1 @@
+"""The command epsilon: embedding deviation from a model's files."""

@@ -1,0 +1,1 @@
+"""The command probe: walk over checkpoints and measure each."""

@@ -1,0 +1,220 @@
+"""``python -m toolkit probe``: measure a series of checkpoints, each at its own step."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+import yaml  # type: ignore[import-untyped]
+from jsonargparse import Namespace
+from lightning.pytorch.callbacks import Callback
+from typing_extensions import override
+
+from toolkit.atomic import naming, write_atomically
+from toolkit.commands.probe.options import DESCRIPTION, OPTIONS, PROG
+from toolkit.commands.probe.record import measured_before
+from toolkit.commands.probe.report import report
+from toolkit.commands.probe.walk import Walk
+from toolkit.console.held_stderr import HeldStderr
+from toolkit.console.noise import without_noise
+from toolkit.console.run_parser import RunParser
+from toolkit.console.training import FirstStep
+from toolkit.lm.checkpoints.base import Checkpoint, MissingCheckpointError, Series, joined
+from toolkit.measures.text_set import TextSet
+from toolkit.runs.beginning import NewFiles
+from toolkit.runs.config import NamedConfigFile
+from toolkit.runs.folder import CONFIG, DEFAULT_ROOT, RunFolder, run_name
+from toolkit.runs.folder_lock import locked
+from toolkit.runs.trainer_limits import check_accelerator
+
+_TYPES: dict[str, Any] = {
+    "series": Series | list[Series],
+    "callbacks": list[Callback],
+    "texts": TextSet | None,
+    "data": L.LightningDataModule | None,
+    "loss": bool,
+    "accelerator": str,
+    "max_disk_gb": float | None,
+    "root": str | None,
+    "run": str | None,
+}
+# What the numbers depend on: a run whose configuration differs in these is another version.
+# Older files lack the option with a default.
+_MEASURING = {"callbacks": None, "texts": None, "data": None, "dtype": None, "loss": True}
+_GIGABYTE = 10**9
+
+
+def main(args: Sequence[str], held: HeldStderr) -> int:
+    """Walk over the checkpoints that the options name, or say what would be fetched.
+
+    Args:
+        args: The options, without the command itself.
+        held: Standard error, told when the first measurement begins.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        ValueError: If the options make no walk, or a checkpoint cannot be had or measured.
+    """
+    with without_noise():
+        parser = _parser()
+        config = parser.parse_args(list(args))
+        if not config.series:
+            raise ValueError("series: expected at least one, got none; give --series or --config")
+        check_accelerator(config.accelerator, "accelerator")
+        built = parser.instantiate_classes(config)
+        checkpoints = joined(built.series)
+        text = parser.dump(config, skip_none=False, format="yaml")
+        folder = _folder(config, text)
+        if config.dry_run:
+            _list(checkpoints, measured_before(checkpoints, folder))
+            return 0
+        beginning = _Beginning(held, folder / CONFIG, text)
+        walk = Walk(
+            folder=folder,
+            callbacks=[*built.callbacks, beginning],
+            texts=_texts(built),
+            data=built.data,
+            dtype=getattr(torch, config.dtype),
+            accelerator=config.accelerator,
+            max_disk_gb=config.max_disk_gb,
+            loss=config.loss,
+        )
+        with _alone(folder, text, held), naming(folder):
+            record = walk.run(checkpoints)
+            beginning.write_config()
+            report(walk, record, list(dict.fromkeys(c.name for c in checkpoints)))
+    sys.stdout.write(f"tensorboard --logdir {folder.parent}\n")
+    return 0
+
+
+class _Beginning(FirstStep):
+    """Writes the configuration anew once everything about the first checkpoint is accepted."""
+
+    def __init__(self, held: HeldStderr, path: Path, text: str) -> None:
+        super().__init__(held)
+        self._path = path
+        self._text = text
+
+    @override
+    def begin(self, trainer: L.Trainer) -> None:
+        """Write the configuration before anything is measured."""
+        if not self._held.started:
+            self.write_config()
+        super().begin(trainer)
+
+    def write_config(self) -> None:
+        """Write the configuration of the walk."""
+        write_atomically(self._path, self._text.encode())
+
+
+@contextmanager
+def _alone(folder: Path, text: str, held: HeldStderr) -> Iterator[None]:
+    """Keep other processes out; leave no folder of a walk that is refused before it begins."""
+    with locked(folder):
+        is_new = not (folder / CONFIG).exists()
+        files = NewFiles(folder, is_new=is_new)
+        if is_new:
+            # The same walk, started a second time, finds its folder by it.
+            write_atomically(folder / CONFIG, text.encode())
+        try:
+            yield
+        except BaseException:
+            if is_new and not held.started:
+                files.remove()
+            raise
+
+
+def _parser() -> RunParser:
+    parser = RunParser(prog=PROG, description=DESCRIPTION, exit_on_error=False, command="probe")
+    parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
+    for name, text, value, default, choices in OPTIONS:
+        settings: dict[str, Any] = {"action": "store_true"}
+        if choices:
+            settings = {"choices": list(choices), "default": default}
+        elif value is not None:
+            settings = {"type": _TYPES[name], "default": default}
+        # A switch is found under either spelling: other commands have dashes.
+        spellings = [name] if value is not None else [name, name.replace("_", "-")]
+        flags = [f"--{spelling}" for spelling in spellings]
+        parser.add_argument(*flags, help=text, **settings)
+    return parser
+
+
+def _folder(config: Namespace, text: str) -> Path:
+    """Return the newest version of the run that measures the same, else that of a new one."""
+    configs = [os.fspath(path) for path in config.get("config") or [] if path is not None]
+    name = run_name(config.run or (None if configs else "probe"), configs, None)
+    runs = RunFolder(Path(config.root or DEFAULT_ROOT), name)
+    for version in reversed(runs.versions()):
+        if _measures_the_same(runs.version_folder(version) / CONFIG, text):
+            return runs.version_folder(version)
+    return runs.version_folder(runs.next_version())
+
+
+def _measures_the_same(path: Path, text: str) -> bool:
+    if not path.is_file():
+        return False
+    earlier, now = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(text)
+    if not isinstance(earlier, dict) or any(
+        earlier.get(k, default) != now.get(k) for k, default in _MEASURING.items()
+    ):
+        return False
+    before, after = _origins(earlier.get("series")), _origins(now["series"])
+    return all(before[model] <= after[model] for model in before.keys() & after.keys())
+
+
+def _origins(series: Any) -> dict[str, set[str]]:  # noqa: ANN401
+    """Where the checkpoints of a model come from, for models whose name does not say it."""
+    origins: dict[str, set[str]] = {}
+    for one in series if isinstance(series, list) else [series]:
+        arguments = (one or {}).get("init_args") or {}
+        name, pattern = arguments.get("name"), arguments.get("pattern") or ""
+        if "repo" in arguments:
+            # Patterns for one repository may stand for different stages of training.
+            origins.setdefault(arguments["repo"], set()).add(pattern)
+        elif name and pattern:
+            patterns = pattern if isinstance(pattern, list) else [pattern]
+            origins.setdefault(name, set()).update(str(Path(one).parent) for one in patterns)
+    return origins
+
+
+def _texts(built: Namespace) -> TextSet:
+    if built.texts is not None:
+        texts: TextSet = built.texts
+        return texts
+    of_callbacks: list[Any] = [getattr(callback, "texts", None) for callback in built.callbacks]
+    return next((texts for texts in of_callbacks if texts is not None), TextSet())
+
+
+def _list(checkpoints: Sequence[Checkpoint], measured: Sequence[Checkpoint]) -> None:
+    """Print what a walk would fetch: what is neither measured nor on this machine yet."""
+    # Two revisions may share a file, which is then downloaded once; a listing cannot tell.
+    total = 0
+    for checkpoint in checkpoints:
+        if checkpoint in measured:
+            state, size = "measured already", 0
+        else:
+            state, size = _to_fetch(checkpoint)
+        total += size
+        sys.stdout.write(f"{state:>22}  {checkpoint.label}\n")
+    sys.stdout.write(
+        f"{total / _GIGABYTE:9.3f} GB ({total} bytes) in all, {len(checkpoints)} checkpoints\n"
+    )
+
+
+def _to_fetch(checkpoint: Checkpoint) -> tuple[str, int]:
+    """What a listing says about a checkpoint, and the bytes to fetch."""
+    try:
+        files = checkpoint.missing()
+    except MissingCheckpointError:
+        if getattr(checkpoint, "strict", True):
+            raise
+        return "not there", 0
+    size = sum(file.size for file in files)
+    return f"{size / _GIGABYTE:.3f} GB in {len(files)} files" if files else "here already", size

@@ -1,0 +1,127 @@
+"""What a walk shows at its end: a table of each model, heat maps, and models side by side."""
+
+import io
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.tensorboard import SummaryWriter
+
+from toolkit.atomic import write_atomically
+from toolkit.commands.probe.record import WalkRecord
+from toolkit.commands.probe.walk import Walk
+from toolkit.figures.layers import against_depth, layer_step_heat_map, one_against_another
+from toolkit.runs.folder import SUMMARY
+from toolkit.runs.model_logger import model_folder
+from toolkit.runs.points import values_by_layer
+from toolkit.runs.summary import collect
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = "figures"
+_COMPARISON = "comparison"
+_SHOWN = 8
+
+
+def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
+    """Print and write what the record holds about the models.
+
+    Args:
+        walk: The walk, with the callbacks that know what they have measured.
+        record: Its record.
+        models: Names of the models, in their order.
+    """
+    latest = {}
+    for model in models:
+        walk.restore(record, model)
+        duplicates, shared = record.duplicates(model), record.same_matrices(model)
+        summary = collect(walk.callbacks)
+        if len(models) > 1:
+            sys.stdout.write(f"{model}\n")
+        summary.print()
+        _tell(duplicates)
+        _tell_matrices(shared)
+        summary.write(walk.folder / model_folder(model) / SUMMARY)
+        history = record.history(model)
+        latest[model] = history[max(history)] if history else {}
+        for name, figure in _heat_maps(walk, history, duplicates, shared).items():
+            _save(figure, walk.folder / FIGURES / model_folder(model) / f"{name}.png")
+    if len(models) > 1:
+        _compare(walk.folder, latest)
+
+
+def _tell(duplicates: Mapping[int, int]) -> None:
+    pairs = [f"{step} (those of {first})" for step, first in duplicates.items()]
+    if pairs:
+        shown = ", ".join(pairs[:_SHOWN]) + (", ..." if pairs[_SHOWN:] else "")
+        sys.stdout.write(f"weights of an earlier step, no points of a curve: {shown}\n")
+
+
+def _tell_matrices(shared: Mapping[int, Mapping[str, int]]) -> None:
+    steps = [
+        f"{step} ({', '.join(f'{name} of {first}' for name, first in matrices.items())})"
+        for step, matrices in shared.items()
+    ]
+    if steps:
+        shown = ", ".join(steps[:_SHOWN]) + (", ..." if steps[_SHOWN:] else "")
+        sys.stdout.write(f"embedding matrices of an earlier step, other weights differ: {shown}\n")
+
+
+def _heat_maps(
+    walk: Walk,
+    history: Mapping[int, Mapping[str, float]],
+    duplicates: Collection[int],
+    shared: Collection[int],
+) -> dict[str, "Figure"]:
+    figures = {}
+    for callback in walk.callbacks:
+        maps: Mapping[str, str] = getattr(callback, "heat_maps", {})
+        for quantity, label in maps.items():
+            prefix = f"{_prefix(callback)}/{quantity}"
+            values = {step: values_by_layer(measured, prefix) for step, measured in history.items()}
+            if any(values.values()):
+                figures[prefix.replace("/", "_")] = layer_step_heat_map(
+                    values,
+                    label=label,
+                    marked=duplicates,
+                    partly_marked=shared,
+                    complete=getattr(callback, "layers", None) is None,
+                )
+    return figures
+
+
+def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw the models' last steps side by side, anew at each end of a walk."""
+    z, accuracy = (
+        {
+            model: layers
+            for model, values in latest.items()
+            if (layers := values_by_layer(values, tag))
+        }
+        for tag in ("pga/z", "probe/accuracy")
+    )
+    figures = {"pga/z_against_depth": against_depth(z, label="PGA z")} if z else {}
+    if z and accuracy:
+        figures["probe/accuracy_against_z"] = one_against_another(
+            z, accuracy, xlabel="PGA z", ylabel="probe accuracy"
+        )
+    for path in (folder / _COMPARISON).glob("events.out.tfevents.*"):
+        path.unlink()
+    if not figures:
+        return
+    with SummaryWriter(str(folder / _COMPARISON)) as board:
+        for tag, figure in figures.items():
+            _save(figure, folder / FIGURES / f"{tag.replace('/', '_')}.png")
+            board.add_figure(tag, figure)
+
+
+def _prefix(callback: Any) -> str:  # noqa: ANN401
+    return str(callback.prefix)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_atomically(path, content.getvalue())
