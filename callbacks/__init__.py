@@ -4,7 +4,7 @@ from callbacks.base import MeasurementCallback
 from callbacks.checkpoint_schedule import CheckpointSchedule
 from callbacks.embedding_deviation import EmbeddingDeviation
 from callbacks.linear_probe import LinearProbe
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from callbacks.packing_geometry import PackingGeometry
 from callbacks.scaling_law import ScalingLaw
 from callbacks.schedule import Schedule

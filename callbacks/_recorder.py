@@ -8,7 +8,7 @@ import lightning as L
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.runs.folder import logger_folder
 from toolkit.runs.model_logger import ModelLogger, is_walk
 from toolkit.runs.points import Point, measurement_rows

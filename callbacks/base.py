@@ -17,7 +17,7 @@ from torch import Tensor
 from callbacks._again import draw_figures_again, write_scalars_again
 from callbacks._recorder import Recorder, figure_boards
 from callbacks._untouched import untouched
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.atomic import is_disk_full
 from toolkit.functional._checks import one_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import lightning as L
 from typing_extensions import override
 
-from callbacks._tokenizer import held_tokenizer
+from callbacks._held import held_tokenizer
 from callbacks.base import SHARDED
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.functional._checks import flag, optional, valid_text

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from callbacks.language_model import LanguageModelCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.functional import cosine_histogram
 from toolkit.functional._checks import number_at_least
 from toolkit.runs.points import Point, num_nonfinite

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 from torch import Tensor
 
-from callbacks._tokenizer import held_tokenizer
+from callbacks._held import held_tokenizer
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.model_logger import is_walk

@@ -5,7 +5,7 @@ from math import hypot, isfinite
 from typing import Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.functional._checks import integer_at_least, positives
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.points import Point, values_by_layer

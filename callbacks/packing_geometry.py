@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.figures.packing import abs_cosine_histogram
 from toolkit.functional import (
     cosine_histogram,

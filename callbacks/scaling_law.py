@@ -9,9 +9,9 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from callbacks._toy import toy_model
+from callbacks._held import toy_model
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.data import PowerFrequencies, SparseFeatures
 from toolkit.figures.toy import loss_against_width
 from toolkit.functional import (

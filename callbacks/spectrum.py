@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.functional._eigenvalues import check_fit_range
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.points import Point

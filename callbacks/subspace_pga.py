@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from callbacks.language_model import TextCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.functional._checks import flag
 from toolkit.measures.pga import check_pga_options
 from toolkit.measures.text_set import TextSet

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 from torch import Tensor
 
-from callbacks._toy import toy_model
+from callbacks._held import toy_model
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.figures.toy import norm_histogram, overlap_against_width
 from toolkit.functional import (
     feature_norms,

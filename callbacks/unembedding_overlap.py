@@ -4,7 +4,7 @@ import math
 from typing import ClassVar
 
 from callbacks.language_model import LanguageModelCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from toolkit.runs.points import Point
 
 

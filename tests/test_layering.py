@@ -48,6 +48,74 @@ def test_functional_imports_only_its_own() -> None:
         assert all(name.startswith("toolkit.functional") for name in ours), (path, ours)
 
 
+def modules() -> dict[str, Path]:
+    """Files of the source by the dotted name of their module."""
+    paths = [path for top in ("toolkit", "callbacks") for path in (ROOT / top).rglob("*.py")]
+    names = (path.relative_to(ROOT).with_suffix("").parts for path in paths)
+    dotted = (".".join(parts).removesuffix(".__init__") for parts in names)
+    return dict(zip(dotted, paths, strict=True))
+
+
+def imports() -> dict[str, set[str]]:
+    """Modules of the source that each of them imports, at its top or late, for types or not."""
+    found = modules()
+    return {name: imported_packages(path) & set(found) for name, path in found.items()}
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, by the names of all modules behind each."""
+
+    def behind(name: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = arrows[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    reached = {name: behind(name) for name in arrows}
+    groups = {
+        tuple(sorted(other for other in reached[name] if name in reached[other]))
+        for name in arrows
+        if name in reached[name]
+    }
+    return sorted(map(list, groups))
+
+
+def of_command(module: str) -> str:
+    """The command whose folder holds the module, empty for none."""
+    head, _, rest = module.partition("toolkit.commands.")
+    return "" if head or not rest else rest.split(".")[0]
+
+
+def crossings(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
+    """Imports from the folder of one command to that of another."""
+    pairs = ((name, other) for name, others in arrows.items() for other in others)
+    commands = ((a, b, of_command(a), of_command(b)) for a, b in pairs)
+    return [(a, b) for a, b, here, there in commands if here and there and here != there]
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert circles(imports()) == []
+
+
+def test_the_circle_check_can_fail() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(arrows) == [["b", "c"]]
+
+
+def test_no_command_imports_another() -> None:
+    arrows = imports()
+    assert {of_command(name) for name in arrows} >= {"agree", "capacity", "epsilon", "probe"}
+    assert crossings(arrows) == []
+
+
+def test_the_crossing_check_can_fail() -> None:
+    a, b = "toolkit.commands.probe.walk", "toolkit.commands.epsilon.report"
+    assert crossings({a: {b}, b: set()}) == [(a, b)]
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "toolkit").rglob("*.py")), ids=lambda p: p.name)
 def test_toolkit_never_imports_callbacks(path: Path) -> None:
     assert not {n for n in imported_packages(path) if n.split(".")[0] == "callbacks"}

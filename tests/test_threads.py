@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info
 from torch import nn
 
 from callbacks.base import MeasurementCallback
-from callbacks.measurement import Moment
+from callbacks.moment import Moment
 from tests.tiny_run import TinyData, TinyModel
 from toolkit import threads
 from toolkit.cli import main

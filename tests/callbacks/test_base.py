@@ -675,7 +675,7 @@ def test_weights_are_hashed_once_for_all_callbacks(
         calls.append(sorted(name for name, _ in tensors))
         return f"hash {len(calls)}"
 
-    monkeypatch.setattr("callbacks.measurement.weights_hash", counted)
+    monkeypatch.setattr("callbacks.moment.weights_hash", counted)
     logger = CSVLogger(tmp_path)
     callbacks = WeightNorm(schedule=6), WeightNorm(scale=2.0, schedule=6)
     toy_trainer(*callbacks, logger=logger).fit(toy_model(), toy_data())

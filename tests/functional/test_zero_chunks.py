@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.functional.test_cosine import pair_cosines
-from tests.functional.test_jackknife import by_definition
+from tests.functional.test_deviation_stderr import by_definition
 from toolkit.functional import (
     cosine_distances,
     cosine_histogram,

@@ -10,9 +10,10 @@ from toolkit.data.frequencies import (
     PowerFrequencies,
     UniformFrequencies,
 )
-from toolkit.data.labelled_texts import LabelledTexts, load_texts
+from toolkit.data.labelled_texts import LabelledTexts
 from toolkit.data.sparse_features import SparseFeatures
 from toolkit.data.text_corpus import TextCorpus
+from toolkit.data.text_sources import load_texts
 
 __all__ = [
     "ActiveCells",

@@ -18,8 +18,7 @@ from toolkit.functional.cosine_pairs import (
     cosine_histogram,
     mean_abs_cosine,
 )
-from toolkit.functional.deviation import EmbeddingDeviation, embedding_deviation
-from toolkit.functional.jackknife import deviation_stderr
+from toolkit.functional.deviation import EmbeddingDeviation, deviation_stderr, embedding_deviation
 from toolkit.functional.law_uncertainty import (
     Interval,
     bootstrap_packing_law,

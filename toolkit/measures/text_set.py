@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from toolkit.data.labelled_texts import LabelledTexts, load_texts
+from toolkit.data.labelled_texts import LabelledTexts
+from toolkit.data.text_sources import load_texts
 from toolkit.functional._checks import flag, integer_at_least, one_of, valid_seed, valid_text
 
 

@@ -36,7 +36,7 @@ from toolkit.commands.agree.command import main
 from toolkit.commands.agree.compare import Conditions, compare
 from toolkit.commands.agree.report import as_text
 from toolkit.commands.agree.states import ModelStates, layer_at
-from toolkit.data.labelled_texts import load_texts
+from toolkit.data.text_sources import load_texts
 from toolkit.figures.agreement import agreement_by_space
 from toolkit.functional import haar_bases
 from toolkit.lm.architecture.families import language_model_parts

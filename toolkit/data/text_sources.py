@@ -1,0 +1,25 @@
+"""Labelled texts by name: AG News, docstrings, or a file."""
+
+from toolkit.data.ag_news import AG_NEWS, load_ag_news
+from toolkit.data.docstring_topics import load_docstring_topics
+from toolkit.data.labelled_texts import LabelledTexts
+from toolkit.functional._checks import valid_text
+
+
+def load_texts(name: str, *, num_train: int, num_test: int, seed: int = 0) -> LabelledTexts:
+    """Return the labelled texts that a plain string names.
+
+    Args:
+        name: ``ag_news``; ``docstrings``, which is always there; or what `load_ag_news` reads: a
+            CSV or Parquet file, a folder saved by ``datasets``, a name on the Hub.
+        num_train: Number of training texts.
+        num_test: Number of test texts.
+        seed: Fixes the draw.
+
+    Raises:
+        ValueError: If the texts cannot be had, or there are too few; the message says what to do.
+    """
+    if valid_text("name", name) == "docstrings":
+        return load_docstring_topics(num_train=num_train, num_test=num_test, seed=seed)
+    source = AG_NEWS if name == "ag_news" else name
+    return load_ag_news(source, num_train=num_train, num_test=num_test, seed=seed)
