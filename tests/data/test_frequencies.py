@@ -96,3 +96,18 @@ def test_as_config_is_plain() -> None:
         "class_path": "toolkit.data.frequencies.PowerFrequencies",
         "init_args": {"exponent": 0.5},
     }
+
+
+@pytest.mark.parametrize("base", [Frequencies, PowerFrequencies], ids=["beside", "below"])
+def test_a_class_of_the_same_name_in_another_module_is_another_class(
+    base: type[Frequencies],
+) -> None:
+    def relative(self: Frequencies, num_features: int) -> torch.Tensor:
+        return torch.arange(num_features, 0, -1, dtype=torch.float64)
+
+    theirs = type("PowerFrequencies", (base,), {"__module__": "mine", "relative": relative})
+    stored = [theirs(), PowerFrequencies(0.5)]
+    loaded = [Frequencies.from_config(frequencies.as_config()) for frequencies in stored]
+    assert [type(frequencies) for frequencies in loaded] == [theirs, PowerFrequencies]
+    assert loaded[0].probabilities(2).tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert SparseFeatures(2, stored[1]).hparams["frequencies"] == stored[1].as_config()

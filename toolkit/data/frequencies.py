@@ -56,7 +56,7 @@ class Frequencies(ABC):
     def as_config(self) -> dict[str, Any]:
         """Return plain types that describe this object, as a configuration file would."""
         return {
-            "class_path": f"{type(self).__module__}.{type(self).__qualname__}",
+            "class_path": _class_path(type(self)),
             "init_args": dict(vars(self)),
         }
 
@@ -67,15 +67,18 @@ class Frequencies(ABC):
         Raises:
             ValueError: If no such class is loaded.
         """
-        kinds = {kind.__qualname__: kind for kind in _subclasses(cls)}
-        paths = {f"{kind.__module__}.{name}": kind for name, kind in kinds.items()}
+        kinds = {_class_path(kind): kind for kind in _subclasses(cls)}
         wanted = config.get("class_path", "")
-        if not isinstance(wanted, str) or wanted not in paths:
+        if not isinstance(wanted, str) or wanted not in kinds:
             raise ValueError(
-                f"frequencies: expected the class_path of one of {sorted(paths)}, "
+                f"frequencies: expected the class_path of one of {sorted(kinds)}, "
                 f"got {shown(wanted)}"
             )
-        return paths[wanted](**config.get("init_args", {}))
+        return kinds[wanted](**config.get("init_args", {}))
+
+
+def _class_path(kind: type[Frequencies]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _subclasses(kind: type[Frequencies]) -> list[type[Frequencies]]:
