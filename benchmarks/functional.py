@@ -28,13 +28,13 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from toolkit.functional import (
-    CosineHistogram,
-    EmbeddingDeviation,
+    CosineHistogramResult,
+    EmbeddingDeviationResult,
     cosine_histogram,
     cosine_moments,
     embedding_deviation,
 )
-from toolkit.functional.pga import SubspacePGA, subspace_pga
+from toolkit.functional.pga import SubspacePGAResult, subspace_pga
 from toolkit.functional.subspace import readout_basis
 
 BLOCK_ROWS, NUM_BINS, BASIS_DIM, NUM_NULL = 4096, 300, 100, 100
@@ -114,12 +114,12 @@ def naive_pga(hidden: Tensor, basis: Tensor) -> tuple[float, list[float]]:
     return rho, null
 
 
-def same_deviation(expected: float, got: EmbeddingDeviation) -> None:
+def same_deviation(expected: float, got: EmbeddingDeviationResult) -> None:
     """Single-precision sums agree to six digits."""
     np.testing.assert_allclose(got.epsilon, expected, rtol=1e-5)
 
 
-def same_histogram(expected: Tensor, got: CosineHistogram) -> None:
+def same_histogram(expected: Tensor, got: CosineHistogramResult) -> None:
     """A rounded similarity may step over an edge, no more."""
     moved = int((expected - got.counts).abs().sum())
     assert moved <= 1e-4 * got.num_pairs, f"{moved} of {got.num_pairs} counts moved"
@@ -131,7 +131,7 @@ def same_basis(expected: Tensor, got: Tensor) -> None:
     assert torch.linalg.matrix_norm(outside, 2) < 1e-2
 
 
-def same_pga(expected: tuple[float, list[float]], got: SubspacePGA) -> None:
+def same_pga(expected: tuple[float, list[float]], got: SubspacePGAResult) -> None:
     """The same rho; nulls of other draws, so their means within five standard errors."""
     rho, null = expected
     np.testing.assert_allclose(float(got.rho), rho, atol=1e-6)
@@ -140,7 +140,7 @@ def same_pga(expected: tuple[float, list[float]], got: SubspacePGA) -> None:
     np.testing.assert_allclose(float(got.null_std), np.std(null, ddof=1), rtol=0.5)
 
 
-def pga(hidden: Tensor, basis: Tensor, num_null: int = NUM_NULL) -> SubspacePGA:
+def pga(hidden: Tensor, basis: Tensor, num_null: int = NUM_NULL) -> SubspacePGAResult:
     """Our Subspace PGA with as many nulls as the baseline's."""
     return subspace_pga(hidden, basis, num_null=num_null)
 

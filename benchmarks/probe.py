@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from toolkit.functional import LinearProbe, fit_linear_probe, probe_accuracy
+from toolkit.functional import LinearProbeResult, fit_linear_probe, probe_accuracy
 
 Array = npt.NDArray[np.float32]
 SIZES = [(4000, 512), (4000, 1024), (1000, 2048)]
@@ -138,7 +138,7 @@ def compare_choice(problem: Problem, rounds: int) -> None:
     """Penalty chosen among six on held-out rows."""
     train, labels = problem.train.numpy(), problem.train_labels.numpy()
 
-    def ours() -> LinearProbe:
+    def ours() -> LinearProbeResult:
         return fit_linear_probe(problem.train, problem.train_labels, l2=PENALTIES)
 
     ratio = ratio_line(lambda: chosen_baseline(train, labels, 1e-4), ours, rounds)
@@ -149,7 +149,7 @@ def compare_choice(problem: Problem, rounds: int) -> None:
     )
 
 
-def accuracies(problem: Problem, baseline: Baseline, probe: LinearProbe) -> str:
+def accuracies(problem: Problem, baseline: Baseline, probe: LinearProbeResult) -> str:
     """Test accuracies of both."""
     test: tuple[Tensor, Tensor] = problem.test, problem.test_labels
     theirs = baseline.accuracy(test[0].numpy(), test[1].numpy())

@@ -15,7 +15,7 @@ from callbacks.moment import Moment
 from toolkit.data import PowerFrequencies, SparseFeatures
 from toolkit.figures.toy import loss_against_width
 from toolkit.functional import (
-    PowerLaw,
+    PowerLawResult,
     fit_power_law,
     local_slopes,
     slope_guide,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A line goes through them whatever they are: no error, no R2.
 _TWO_POINTS = "two points"
-_NO_FIT = PowerLaw(math.nan, math.nan, math.nan, math.nan, 0, 0)
+_NO_FIT = PowerLawResult(math.nan, math.nan, math.nan, math.nan, 0, 0)
 
 
 class ScalingLaw(MeasurementCallback):
@@ -197,6 +197,6 @@ def _usable(losses: Tensor) -> Tensor:
     return torch.isfinite(losses) & (losses > 0)
 
 
-def _fit(widths: Tensor, losses: Tensor) -> PowerLaw:
+def _fit(widths: Tensor, losses: Tensor) -> PowerLawResult:
     """The power law, NaN where fewer than two losses can be used."""
     return fit_power_law(widths, losses) if int(_usable(losses).sum()) >= 2 else _NO_FIT

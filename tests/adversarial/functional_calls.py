@@ -38,7 +38,7 @@ CELLS = (torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0]), torch.tensor([0.5, 1.
 Call = dict[str, Argument]
 
 
-def _probe() -> F.LinearProbe:
+def _probe() -> F.LinearProbeResult:
     return F.fit_linear_probe(ROWS, LABELS)
 
 

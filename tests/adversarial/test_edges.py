@@ -47,7 +47,7 @@ EDGES: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: F.deviation_for(100, 10**400, law="jl", C=1.0),
         math.sqrt(4 * math.log(10)),
     ),
-    "interval of one value": (lambda: F.percentile_interval([2]), F.Interval(2.0, 2.0)),
+    "interval of one value": (lambda: F.percentile_interval([2]), F.IntervalResult(2.0, 2.0)),
     "interval of a range": (lambda: F.percentile_interval(range(5), level=0.5).low, 1.0),
     "interval of an array": (lambda: F.percentile_interval(np.arange(5), level=0.5).high, 3.0),
     "ranks of one value": (lambda: F.average_ranks(torch.tensor([7])).tolist(), [1.0]),
@@ -62,7 +62,7 @@ EDGES: dict[str, tuple[Callable[[], Any], Any]] = {
     ),
     "moments of two rows": (
         lambda: F.cosine_moments(PAIR.long()),
-        F.CosineMoments(0.96, 0.0, 1, 0),
+        F.CosineMomentsResult(0.96, 0.0, 1, 0),
     ),
     "moments, one dimension": (
         lambda: F.cosine_moments(torch.tensor([[1.0], [1.0], [-2.0]])).mean,

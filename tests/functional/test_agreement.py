@@ -10,7 +10,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import kstest, spearmanr
 from torch import Tensor
 
-from toolkit.functional import PairwiseAgreement, haar_bases, pairwise_agreement
+from toolkit.functional import PairwiseAgreementResult, haar_bases, pairwise_agreement
 
 
 def gaussian(*shape: int, seed: int = 0) -> Tensor:
@@ -157,7 +157,7 @@ def test_the_generator_alone_decides() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     seeded = pairwise_agreement(*models, num_random=3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(default.random, seeded.random)
-    assert isinstance(default, PairwiseAgreement)
+    assert isinstance(default, PairwiseAgreementResult)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from toolkit.functional import (
-    EmbeddingDeviation,
+    EmbeddingDeviationResult,
     deviation_for,
     fit_packing_law,
     log10_capacity,
@@ -254,7 +254,7 @@ def test_fit_refuses_columns_of_other_lengths() -> None:
 
 
 def test_a_models_capacity_is_the_full_laws_where_it_means_something() -> None:
-    deviation = EmbeddingDeviation(0.0645, 0.0, 0.03225, 2, 32000, 0)
+    deviation = EmbeddingDeviationResult(0.0645, 0.0, 0.03225, 2, 32000, 0)
     assert log10_model_capacity(deviation, 4096) == log10_capacity(4096, 0.0645)
     between = deviation._replace(epsilon=0.15, model_class=None)
     assert log10_model_capacity(between, 4096) == log10_capacity(4096, 0.15)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from toolkit.functional import (
-    Interval,
+    IntervalResult,
     bootstrap_packing_law,
     deviation_for,
     deviation_interval,
@@ -192,4 +192,4 @@ def test_inputs_stay_as_they_are() -> None:
     kept = [column.clone() for column in columns]
     bootstrap_packing_law(*columns, law="ratio", num_resamples=2)
     assert all(map(torch.equal, columns, kept))
-    assert isinstance(deviation_interval(8, 9.0, CONSTANTS, law="jl"), Interval)
+    assert isinstance(deviation_interval(8, 9.0, CONSTANTS, law="jl"), IntervalResult)

@@ -10,10 +10,10 @@ from scipy.spatial.distance import pdist
 from scipy.stats import kstest, spearmanr
 from torch import Tensor
 
-from toolkit.functional import SubspacePGA, haar_bases, readout_basis, subspace_pga
+from toolkit.functional import SubspacePGAResult, haar_bases, readout_basis, subspace_pga
 from toolkit.functional.subspace import gaussian_frame
 
-SINGLE_FIELDS = set(SubspacePGA._fields) - {"reason"}
+SINGLE_FIELDS = set(SubspacePGAResult._fields) - {"reason"}
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -306,7 +306,7 @@ def test_degenerate_input_has_no_z_but_a_reason(hidden: Tensor, k: int, reason: 
     assert reason in result.reason
 
 
-def assert_same(result: SubspacePGA, expected: SubspacePGA, *index: int) -> None:
+def assert_same(result: SubspacePGAResult, expected: SubspacePGAResult, *index: int) -> None:
     """Compare one entry of a batched result with a single one."""
     for name in SINGLE_FIELDS:
         entry = getattr(result, name)[index]

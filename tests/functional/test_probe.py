@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from tests.ag_news import read_ag_news
-from toolkit.functional import LinearProbe, fit_linear_probe, probe_accuracy
+from toolkit.functional import LinearProbeResult, fit_linear_probe, probe_accuracy
 from toolkit.functional._labels import stratified_split
 
 
@@ -53,7 +53,7 @@ def outlier(data: Data) -> Data:
     return data._replace(features=data.features + shift, test_features=data.test_features + shift)
 
 
-def objective(probe: LinearProbe, features: Tensor, labels: Tensor) -> float:
+def objective(probe: LinearProbeResult, features: Tensor, labels: Tensor) -> float:
     """Mean cross-entropy + l2/2 ||W||^2, in float64."""
     mean, deviation = features.double().mean(0), features.double().std(0, correction=0)
     scores = (features.double() - mean) / deviation @ probe.weight.double().T + probe.bias.double()
@@ -169,7 +169,7 @@ def test_layers_are_fitted_each_on_its_own() -> None:
     accuracies = probe_accuracy(batch, layers, labels)
     assert accuracies.shape == (3,)
     for index, layer in enumerate(layers):
-        single = LinearProbe(*(value[index] for value in batch))
+        single = LinearProbeResult(*(value[index] for value in batch))
         assert probe_accuracy(single, layer, labels) == accuracies[index]
 
 

@@ -1,33 +1,41 @@
 """Pure functions: tensors in, tensors or named tuples out."""
 
-from toolkit.functional._eigenvalues import AlphaReQ
-from toolkit.functional.agreement import PairwiseAgreement, pairwise_agreement
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from toolkit.functional._eigenvalues import AlphaReQResult
+from toolkit.functional.agreement import PairwiseAgreementResult, pairwise_agreement
 from toolkit.functional.capacity import (
-    PackingLaw,
+    PackingLawResult,
     deviation_for,
     fit_packing_law,
     log10_capacity,
     log10_model_capacity,
 )
 from toolkit.functional.correlation import average_ranks, spearman
-from toolkit.functional.cosine import CosineMoments, cosine_moments
+from toolkit.functional.cosine import CosineMomentsResult, cosine_moments
 from toolkit.functional.cosine_pairs import (
-    CosineHistogram,
-    MeanAbsCosine,
+    CosineHistogramResult,
+    MeanAbsCosineResult,
     cosine_distances,
     cosine_histogram,
     mean_abs_cosine,
 )
-from toolkit.functional.deviation import EmbeddingDeviation, deviation_stderr, embedding_deviation
+from toolkit.functional.deviation import (
+    EmbeddingDeviationResult,
+    deviation_stderr,
+    embedding_deviation,
+)
 from toolkit.functional.law_uncertainty import (
-    Interval,
+    IntervalResult,
     bootstrap_packing_law,
     deviation_interval,
     log10_capacity_interval,
     percentile_interval,
 )
 from toolkit.functional.packing import (
-    PenaltyWithMax,
+    PenaltyWithMaxResult,
     gram_penalty,
     gram_penalty_with_max,
     max_abs_cosine,
@@ -35,19 +43,19 @@ from toolkit.functional.packing import (
     random_max_abs_cosine,
     welch_bound,
 )
-from toolkit.functional.pga import SubspacePGA, subspace_pga
+from toolkit.functional.pga import SubspacePGAResult, subspace_pga
 from toolkit.functional.pooling import last_token, masked_mean
-from toolkit.functional.probe import LinearProbe, fit_linear_probe, probe_accuracy
+from toolkit.functional.probe import LinearProbeResult, fit_linear_probe, probe_accuracy
 from toolkit.functional.reconstruction import (
-    CellLayout,
+    CellLayoutResult,
     cell_layout,
     dense_reconstruction_loss,
     reconstruct,
     reconstruction_loss,
 )
-from toolkit.functional.scaling import PowerLaw, fit_power_law, local_slopes
+from toolkit.functional.scaling import PowerLawResult, fit_power_law, local_slopes
 from toolkit.functional.spectrum import (
-    MeanCosine,
+    MeanCosineResult,
     alpha_req,
     component_alignment,
     condition_number,
@@ -58,7 +66,7 @@ from toolkit.functional.spectrum import (
 )
 from toolkit.functional.subspace import haar_bases, readout_basis, remove_components
 from toolkit.functional.superposition import (
-    MeanSquaredOverlap,
+    MeanSquaredOverlapResult,
     feature_norms,
     mean_squared_overlap,
     represented_fraction,
@@ -70,21 +78,21 @@ from toolkit.functional.superposition_theory import (
 )
 
 __all__ = [
-    "AlphaReQ",
-    "CellLayout",
-    "CosineHistogram",
-    "CosineMoments",
-    "EmbeddingDeviation",
-    "Interval",
-    "LinearProbe",
-    "MeanAbsCosine",
-    "MeanCosine",
-    "MeanSquaredOverlap",
-    "PackingLaw",
-    "PairwiseAgreement",
-    "PenaltyWithMax",
-    "PowerLaw",
-    "SubspacePGA",
+    "AlphaReQResult",
+    "CellLayoutResult",
+    "CosineHistogramResult",
+    "CosineMomentsResult",
+    "EmbeddingDeviationResult",
+    "IntervalResult",
+    "LinearProbeResult",
+    "MeanAbsCosineResult",
+    "MeanCosineResult",
+    "MeanSquaredOverlapResult",
+    "PackingLawResult",
+    "PairwiseAgreementResult",
+    "PenaltyWithMaxResult",
+    "PowerLawResult",
+    "SubspacePGAResult",
     "alpha_req",
     "average_ranks",
     "bootstrap_packing_law",
@@ -136,3 +144,39 @@ __all__ = [
     "weak_superposition_loss",
     "welch_bound",
 ]
+
+# The names that results had before they ended in "Result" stay for one version.
+if TYPE_CHECKING:
+    AlphaReQ = AlphaReQResult
+    CellLayout = CellLayoutResult
+    CosineHistogram = CosineHistogramResult
+    CosineMoments = CosineMomentsResult
+    EmbeddingDeviation = EmbeddingDeviationResult
+    Interval = IntervalResult
+    LinearProbe = LinearProbeResult
+    MeanAbsCosine = MeanAbsCosineResult
+    MeanCosine = MeanCosineResult
+    MeanSquaredOverlap = MeanSquaredOverlapResult
+    PackingLaw = PackingLawResult
+    PairwiseAgreement = PairwiseAgreementResult
+    PenaltyWithMax = PenaltyWithMaxResult
+    PowerLaw = PowerLawResult
+    SubspacePGA = SubspacePGAResult
+else:
+    _OLD_NAMES = {
+        name.removesuffix("Result"): globals()[name] for name in __all__ if name.endswith("Result")
+    }
+    # A pickle names the module that defines the class.
+    for _name, _result in _OLD_NAMES.items():
+        setattr(sys.modules[_result.__module__], _name, _result)
+
+    def __getattr__(name: str) -> type:
+        if name not in _OLD_NAMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            f"{__name__}.{name} is now called {name}Result; the next version drops the old name",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        # The next look-up finds the name here, without a warning.
+        return globals().setdefault(name, _OLD_NAMES[name])

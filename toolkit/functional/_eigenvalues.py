@@ -18,7 +18,7 @@ MIN_FIT_POINTS = 5
 EPS = torch.finfo(torch.float64).eps
 
 
-class AlphaReQ(NamedTuple):
+class AlphaReQResult(NamedTuple):
     """Power law lambda_i ~ i^-alpha of a covariance spectrum.
 
     Attributes:
@@ -106,7 +106,9 @@ def condition_from_eigenvalues(
     return (values[..., 0] / values[..., full_rank - 1]).sqrt()
 
 
-def alpha_from_eigenvalues(values: Float64[Tensor, " r"], fit_range: tuple[int, int]) -> AlphaReQ:
+def alpha_from_eigenvalues(
+    values: Float64[Tensor, " r"], fit_range: tuple[int, int]
+) -> AlphaReQResult:
     """Power law of a covariance spectrum inside the fit range and the rank."""
     rank = int((values > 0).sum())
     first, last = fit_range[0], min(fit_range[1], rank)
@@ -116,10 +118,10 @@ def alpha_from_eigenvalues(values: Float64[Tensor, " r"], fit_range: tuple[int, 
             f"{num_points} eigenvalues in the fit range {fit_range} of rank {rank}, "
             f"{MIN_FIT_POINTS} are needed"
         )
-        return AlphaReQ(math.nan, math.nan, num_points, reason)
+        return AlphaReQResult(math.nan, math.nan, num_points, reason)
     ranks = torch.arange(first, last + 1, device=values.device)
     fit = fit_power_law(ranks, values[first - 1 : last])
-    return AlphaReQ(fit.exponent, fit.r2, num_points, "")
+    return AlphaReQResult(fit.exponent, fit.r2, num_points, "")
 
 
 def check_fit_range(fit_range: object) -> tuple[int, int]:

@@ -34,7 +34,7 @@ from toolkit.functional.subspace import (
 )
 
 
-class PairwiseAgreement(NamedTuple):
+class PairwiseAgreementResult(NamedTuple):
     """Spearman correlations between two models' pairwise cosine distances over the same texts.
 
     Attributes:
@@ -66,7 +66,7 @@ def pairwise_agreement(
     num_random: int = 100,
     remove: int = 1,
     generator: torch.Generator | None = None,
-) -> PairwiseAgreement:
+) -> PairwiseAgreementResult:
     """Spearman correlation of two models' pairwise cosine distances (arXiv 2605.17084).
 
     Of all pairs of texts, ties at their average rank, after each model's mean and first ``remove``
@@ -121,7 +121,7 @@ def _agreement(
     num_random: int,
     remove: int,
     generator: torch.Generator,
-) -> PairwiseAgreement:
+) -> PairwiseAgreementResult:
     """`pairwise_agreement` of checked input."""
     hidden = balanced(hidden[0]), balanced(hidden[1])
     residuals = [residual(states, remove) for states in hidden]
@@ -144,7 +144,7 @@ def _agreement(
         ],
         dtype=torch.float64,
     )
-    return PairwiseAgreement(
+    return PairwiseAgreementResult(
         full=float(pearson(*(pair_ranks(model.units, model.pairs) for model in models))),
         readout=_correlation(models, [partial(_inside, model) for model in models]),
         random_mean=float(sample.mean()),

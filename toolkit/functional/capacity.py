@@ -27,7 +27,7 @@ from toolkit.functional._checks import (
     real_tensor,
     shown,
 )
-from toolkit.functional.deviation import EmbeddingDeviation
+from toolkit.functional.deviation import EmbeddingDeviationResult
 
 Law = Literal["full", "ratio", "jl"]
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ PUBLISHED = MappingProxyType(
 _LARGEST_EXPONENT = 700.0  # of e, in float64
 
 
-class PackingLaw(NamedTuple):
+class PackingLawResult(NamedTuple):
     """Least squares fit of a law.
 
     Attributes:
@@ -110,7 +110,7 @@ def check_epsilon(epsilon: float) -> None:
         )
 
 
-def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
+def log10_model_capacity(deviation: EmbeddingDeviationResult, dim: int) -> float:
     """Decimal logarithm of a model's capacity under the full law, where it means something.
 
     Args:
@@ -120,7 +120,7 @@ def log10_model_capacity(deviation: EmbeddingDeviation, dim: int) -> float:
     Returns:
         NaN for class 1, whose rows share a direction, and where epsilon is not above 0 and below 1.
     """
-    instance("deviation", deviation, EmbeddingDeviation)
+    instance("deviation", deviation, EmbeddingDeviationResult)
     integer_at_least("dim", dim, 1, most=math.inf)
     if deviation.model_class == 1 or not 0 < deviation.epsilon < 1:
         return math.nan
@@ -162,7 +162,9 @@ def deviation_for(
         )
 
 
-def fit_packing_law(num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law: Law) -> PackingLaw:
+def fit_packing_law(
+    num_vectors: Tensor, dims: Tensor, epsilons: Tensor, *, law: Law
+) -> PackingLawResult:
     """Fit the constants of a law by least squares in epsilon.
 
     Args:
@@ -256,12 +258,12 @@ def usable_points(
 
 def _quality(
     constants: dict[str, float], observed: Array, predicted: Array, num_dropped: int
-) -> PackingLaw:
+) -> PackingLawResult:
     residual = predicted - observed
     spread = float(np.ptp(observed))
     variance = float(np.sum((observed - observed.mean()) ** 2))
     is_tested = len(observed) > len(constants)
-    return PackingLaw(
+    return PackingLawResult(
         constants,
         r2=1 - float(residual @ residual) / variance if spread and is_tested else math.nan,
         mape=float(np.mean(np.abs(residual) / observed)),

@@ -17,7 +17,7 @@ from toolkit.functional._triangles import add_lower, lower_gram, mirror_lower
 CHUNK_SIZE = 2048
 
 
-class CosineMoments(NamedTuple):
+class CosineMomentsResult(NamedTuple):
     """Moments of the cosine similarity over all pairs of different usable rows.
 
     Attributes:
@@ -55,7 +55,7 @@ class PairSums(NamedTuple):
     cubic: Tensor
 
 
-def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMoments:
+def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMomentsResult:
     """Mean and standard deviation of the cosine similarity over all pairs of different rows.
 
     Exact over all pairs at a cost of O(V d^2): with unit rows U, the similarities sum to
@@ -72,13 +72,15 @@ def cosine_moments(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMo
 
     Example:
         >>> cosine_moments(torch.eye(3))
-        CosineMoments(mean=0.0, std=0.0, num_pairs=3, num_dropped=0)
+        CosineMomentsResult(mean=0.0, std=0.0, num_pairs=3, num_dropped=0)
     """
     integer_at_least("chunk_size", chunk_size, 1)
     return finite_moments("vectors", vectors, chunk_size=chunk_size)
 
 
-def finite_moments(name: str, vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> CosineMoments:
+def finite_moments(
+    name: str, vectors: Tensor, *, chunk_size: int = CHUNK_SIZE
+) -> CosineMomentsResult:
     """Pair moments of a matrix that is checked on the way, which saves reading it once more."""
     rows = real_tensor(name, vectors)
     moments = pair_moments(rows, chunk_size=chunk_size)
@@ -100,7 +102,7 @@ def require_pairs(name: str, num_rows: int, num_dropped: int) -> None:
 
 def pair_moments(
     vectors: Real[Tensor, "v d"], *, chunk_size: int = CHUNK_SIZE, min_norm: float = 0.0
-) -> CosineMoments:
+) -> CosineMomentsResult:
     """Pair moments of checked ``vectors``; NaN where fewer than two rows are usable."""
     num_rows, dim = vectors.shape
     # Up to here float64 products take a fraction of a second.
@@ -153,11 +155,11 @@ def pair_sums(
     return PairSums(num_rows, len(vectors) - num_rows, total, gram, square, fourth, cubic)
 
 
-def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMoments:
+def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMomentsResult:
     """Moments of cos = |a|^2 + a.v_i + a.v_j + v_i.v_j over i != j, a being the anchor."""
     rows = sums.num_rows
     if rows < 2:
-        return CosineMoments(math.nan, math.nan, 0, sums.num_dropped)
+        return CosineMomentsResult(math.nan, math.nan, 0, sums.num_dropped)
     along = anchor @ sums.total
     image = sums.gram @ anchor
     # Means over i != j of cos - |a|^2 and of its square.
@@ -168,7 +170,9 @@ def moments_from_sums(sums: PairSums, anchor: Float64[Tensor, " d"]) -> CosineMo
     ordered_pairs = rows * (rows - 1)
     variance = (second / ordered_pairs - shift.square()).clamp_min(0)
     mean = anchor @ anchor + shift
-    return CosineMoments(float(mean), float(variance.sqrt()), ordered_pairs // 2, sums.num_dropped)
+    return CosineMomentsResult(
+        float(mean), float(variance.sqrt()), ordered_pairs // 2, sums.num_dropped
+    )
 
 
 def mean_from_sums(

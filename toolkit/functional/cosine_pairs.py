@@ -25,7 +25,7 @@ CHUNK_SIZE = 512
 MIN_SAMPLED = 8
 
 
-class CosineHistogram(NamedTuple):
+class CosineHistogramResult(NamedTuple):
     """Counts of the cosine similarity over all pairs of different usable rows.
 
     Attributes:
@@ -42,7 +42,7 @@ class CosineHistogram(NamedTuple):
     num_dropped: int
 
 
-class MeanAbsCosine(NamedTuple):
+class MeanAbsCosineResult(NamedTuple):
     """Mean absolute cosine similarity over pairs of different usable rows.
 
     Attributes:
@@ -60,7 +60,7 @@ class MeanAbsCosine(NamedTuple):
 
 def cosine_histogram(
     vectors: Tensor, *, num_bins: int = 300, chunk_size: int = CHUNK_SIZE
-) -> CosineHistogram:
+) -> CosineHistogramResult:
     """Histogram of the cosine similarity over all pairs i < j.
 
     Every pair is counted once; similarities are float32 products of unit rows, so those within
@@ -85,7 +85,7 @@ def cosine_histogram(
     require_memory("num_bins", num_bins, itemsize=8)
     counts = _histogram_counts(rows, num_bins, integer_at_least("chunk_size", chunk_size, 1))
     edges = torch.linspace(-1, 1, num_bins + 1, dtype=torch.float64, device=counts.device)
-    return CosineHistogram(counts, edges, int(counts.sum()), int((~usable).sum()))
+    return CosineHistogramResult(counts, edges, int(counts.sum()), int((~usable).sum()))
 
 
 def mean_abs_cosine(
@@ -94,7 +94,7 @@ def mean_abs_cosine(
     num_sampled: int | None = None,
     generator: torch.Generator | None = None,
     chunk_size: int = CHUNK_SIZE,
-) -> MeanAbsCosine:
+) -> MeanAbsCosineResult:
     """Mean |cosine similarity| over all pairs of different rows, exact or from sampled rows.
 
     The estimate takes each sampled row's mean |cos| to all other rows and regresses it on the
@@ -124,7 +124,7 @@ def mean_abs_cosine(
     if num_sampled is None:
         num_pairs = num_usable * (num_usable - 1) // 2
         total = _absolute_sum(rows, chunk_size)
-        return MeanAbsCosine(total / num_pairs, 0.0, num_pairs, num_dropped)
+        return MeanAbsCosineResult(total / num_pairs, 0.0, num_pairs, num_dropped)
     if integer_at_least("num_sampled", num_sampled, MIN_SAMPLED) > num_usable:
         raise ValueError(
             f"num_sampled: expected at most the {num_usable} non-zero rows, got {num_sampled}; "
@@ -133,7 +133,7 @@ def mean_abs_cosine(
     drawn = torch.randperm(num_usable, generator=draws)[:num_sampled]
     sample = rows[usable.nonzero()[drawn.to(rows.device), 0]]
     value, stderr = _regression_estimate(rows, sample, chunk_size)
-    return MeanAbsCosine(value, stderr, num_sampled * (num_usable - 1), num_dropped)
+    return MeanAbsCosineResult(value, stderr, num_sampled * (num_usable - 1), num_dropped)
 
 
 def cosine_distances(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from toolkit.functional._checks import finite_real, integer_at_least, number_at_least
 from toolkit.functional.cosine import (
-    CosineMoments,
+    CosineMomentsResult,
     PairSums,
     finite_moments,
     moments_from_sums,
@@ -20,7 +20,7 @@ from toolkit.functional.cosine import (
 )
 
 
-class EmbeddingDeviation(NamedTuple):
+class EmbeddingDeviationResult(NamedTuple):
     """Deviation epsilon = mean + num_sigma std of the cosine similarity between different rows.
 
     Attributes:
@@ -40,7 +40,7 @@ class EmbeddingDeviation(NamedTuple):
     num_dropped: int
 
 
-def embedding_deviation(embeddings: Tensor, *, num_sigma: float = 2.0) -> EmbeddingDeviation:
+def embedding_deviation(embeddings: Tensor, *, num_sigma: float = 2.0) -> EmbeddingDeviationResult:
     """Embedding deviation epsilon = mu + 2 sigma of signed similarities (arXiv 2606.02765).
 
     Exact over all pairs in O(V d^2) time and O(d^2) memory, without a copy of the matrix.
@@ -66,12 +66,12 @@ def embedding_deviation(embeddings: Tensor, *, num_sigma: float = 2.0) -> Embedd
 
 
 def deviation_from_moments(
-    moments: CosineMoments, num_rows: int, *, num_sigma: float
-) -> EmbeddingDeviation:
+    moments: CosineMomentsResult, num_rows: int, *, num_sigma: float
+) -> EmbeddingDeviationResult:
     """Deviation and class from the pair moments."""
     epsilon = moments.mean + num_sigma * moments.std
     model_class = 1 if epsilon > 0.2 else 2 if epsilon < 0.1 else None
-    return EmbeddingDeviation(
+    return EmbeddingDeviationResult(
         epsilon, moments.mean, moments.std, model_class, num_rows, moments.num_dropped
     )
 

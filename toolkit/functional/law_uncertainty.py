@@ -40,7 +40,7 @@ _SMALLEST_EIGENVALUE = 1e-9
 _SMALLEST_EPSILON = 1e-12
 
 
-class Interval(NamedTuple):
+class IntervalResult(NamedTuple):
     """Percentile interval.
 
     Attributes:
@@ -112,7 +112,7 @@ def bootstrap_packing_law(
     return dict(zip(constants, torch.from_numpy(np.exp(fits)).unbind(1), strict=True))
 
 
-def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -> Interval:
+def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -> IntervalResult:
     """Interval that leaves out the same share of ``values`` on both sides.
 
     Args:
@@ -124,12 +124,12 @@ def percentile_interval(values: Iterable[int | float], *, level: float = 0.95) -
 
     Example:
         >>> percentile_interval(range(101), level=0.5)
-        Interval(low=25.0, high=75.0)
+        IntervalResult(low=25.0, high=75.0)
     """
     inner_share("level", level)
     column = _numbers("values", values)
     low, high = np.quantile(column, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(low), float(high))
+    return IntervalResult(float(low), float(high))
 
 
 def log10_capacity_interval(
@@ -142,7 +142,7 @@ def log10_capacity_interval(
     stderr: float = 0.0,
     level: float = 0.95,
     generator: torch.Generator | None = None,
-) -> Interval:
+) -> IntervalResult:
     """Interval of the capacity's decimal logarithm, see `log10_capacity`.
 
     Each resample of the constants meets its own draw of epsilon.
@@ -186,7 +186,7 @@ def deviation_interval(
     *,
     law: Law,
     level: float = 0.95,
-) -> Interval:
+) -> IntervalResult:
     """Interval of the deviation at which ``num_vectors`` directions fit, see `deviation_for`.
 
     Args:

@@ -27,7 +27,7 @@ from toolkit.functional._gram import largest_cosine, normalised, penalty_and_gra
 LARGEST_EXPONENT = 1_000_000
 
 
-class PenaltyWithMax(NamedTuple):
+class PenaltyWithMaxResult(NamedTuple):
     """The Gram penalty and what the same pass has seen.
 
     Attributes:
@@ -72,13 +72,13 @@ def gram_penalty(
 
 def gram_penalty_with_max(
     vectors: Tensor, exponent: int | float, *, scale: int | float | Tensor | None = None
-) -> PenaltyWithMax:
+) -> PenaltyWithMaxResult:
     """The Gram penalty and, at little extra cost, the largest |cosine|; see `gram_penalty`."""
     rows = _checked(vectors)
     number_at_least("exponent", exponent, 2, most=LARGEST_EXPONENT)
     start = _checked_scale(scale)
     penalty, largest = _GramPenalty.apply(rows, float(exponent), start)  # type: ignore[no-untyped-call]
-    return PenaltyWithMax(penalty, largest)
+    return PenaltyWithMaxResult(penalty, largest)
 
 
 def max_abs_cosine(vectors: Tensor) -> float:

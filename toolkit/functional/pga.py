@@ -37,7 +37,7 @@ from toolkit.functional.subspace import gaussian_frame, orthonormal_basis, requi
 MIN_NULL_STD = 1e-6
 
 
-class SubspacePGA(NamedTuple):
+class SubspacePGAResult(NamedTuple):
     """Subspace PGA, and what it has to be read with.
 
     Tensors on the CPU of shape (*layers, *removals): () for one layer and an integer ``remove``,
@@ -81,7 +81,7 @@ def subspace_pga(
     remove: int | Sequence[int] = 1,
     generator: torch.Generator | None = None,
     exact: bool = True,
-) -> SubspacePGA:
+) -> SubspacePGAResult:
     """Subspace PGA of a layer (arXiv 2605.17084): readout subspace against random subspaces.
 
     rho is the Spearman correlation, ties at their average rank, between the cosine distances of
@@ -140,7 +140,7 @@ def _layer_scores(
     frames: Iterable[tuple[Tensor, Tensor]],
     *,
     exact: bool,
-) -> list[SubspacePGA]:
+) -> list[SubspacePGAResult]:
     """Scores of one layer, one for each removal."""
     hidden = balanced(hidden)
     centered = center(hidden)
@@ -171,7 +171,9 @@ def _layer_scores(
     ]
 
 
-def _score(readout: Readout, null: list[float], num_rows: int, alignment: float) -> SubspacePGA:
+def _score(
+    readout: Readout, null: list[float], num_rows: int, alignment: float
+) -> SubspacePGAResult:
     """Set the readout subspace against the null sample."""
     rho, share, num_points, num_distinct, reason = readout
     sample = torch.tensor(null, dtype=torch.float64)
@@ -179,7 +181,7 @@ def _score(readout: Readout, null: list[float], num_rows: int, alignment: float)
     if not reason and not std >= MIN_NULL_STD:
         reason = f"the null has no spread (std {std:.1e})"
     above = int((sample >= rho).sum())
-    return SubspacePGA(
+    return SubspacePGAResult(
         z=_number(math.nan if reason else (rho - mean) / std),
         rho=_number(rho),
         null_mean=_number(mean),
@@ -199,8 +201,8 @@ def _number(value: float) -> Float64[Tensor, ""]:
     return torch.tensor(value, dtype=torch.float64)
 
 
-def _stacked(scores: Sequence[SubspacePGA]) -> SubspacePGA:
+def _stacked(scores: Sequence[SubspacePGAResult]) -> SubspacePGAResult:
     """Join scores along a new first dimension."""
-    names = [name for name in SubspacePGA._fields if name != "reason"]
+    names = [name for name in SubspacePGAResult._fields if name != "reason"]
     tensors = {name: torch.stack([getattr(score, name) for score in scores]) for name in names}
-    return SubspacePGA(**tensors, reason=tuple(score.reason for score in scores))
+    return SubspacePGAResult(**tensors, reason=tuple(score.reason for score in scores))

@@ -27,7 +27,7 @@ from toolkit.functional._standardise import standardise
 SELECTION_TOL = 1e-4
 
 
-class LinearProbe(NamedTuple):
+class LinearProbeResult(NamedTuple):
     """Softmax regression on standardised features; the leading L is there for a batch of layers.
 
     Attributes:
@@ -62,7 +62,7 @@ def fit_linear_probe(
     tol: float = 1e-6,
     validation_share: float = 0.2,
     generator: torch.Generator | None = None,
-) -> LinearProbe:
+) -> LinearProbeResult:
     """Fit multinomial logistic regression on standardised features, each layer on its own.
 
     Minimises mean cross-entropy + l2/2 ||W||^2 with a free bias, as scikit-learn does after a
@@ -104,10 +104,10 @@ def fit_linear_probe(
     layers = rows.reshape(-1, *rows.shape[-2:])
     stacked = zip(*(_fit_layer(lift(layer), task) for layer in layers), strict=True)
     fields = (torch.stack(values) for values in stacked)
-    return LinearProbe(*(field if rows.ndim == 3 else field[0] for field in fields))
+    return LinearProbeResult(*(field if rows.ndim == 3 else field[0] for field in fields))
 
 
-def probe_accuracy(probe: LinearProbe, features: Tensor, labels: Tensor) -> Tensor:
+def probe_accuracy(probe: LinearProbeResult, features: Tensor, labels: Tensor) -> Tensor:
     """Share of rows whose largest score is that of their label.
 
     Args:
@@ -123,7 +123,7 @@ def probe_accuracy(probe: LinearProbe, features: Tensor, labels: Tensor) -> Tens
         ValueError: If ``features`` is not finite and real or has other layers or features than the
             probe, or ``labels`` does not fit the above.
     """
-    instance("probe", probe, LinearProbe)
+    instance("probe", probe, LinearProbeResult)
     rows = finite_real("features", features, dims=(probe.mean.ndim + 1,))
     expected = (*probe.mean.shape[:-1], rows.shape[-2], probe.mean.shape[-1])
     if rows.shape != expected:
@@ -163,7 +163,7 @@ class _Task(NamedTuple):
 
 
 @full_precision
-def _fit_layer(features: Float[Tensor, "n d"], task: _Task) -> LinearProbe:
+def _fit_layer(features: Float[Tensor, "n d"], task: _Task) -> LinearProbeResult:
     """One layer's probe, its penalty chosen first where there are several."""
     penalty = task.penalties[0]
     # A bias of log class shares is the optimum without features.
@@ -175,7 +175,7 @@ def _fit_layer(features: Float[Tensor, "n d"], task: _Task) -> LinearProbe:
     design = Design(train.design, task.one_hot.to(features))
     minimum = minimise(design, features.new_tensor([penalty]), start, task.tol, task.max_iter)
     weight = minimum.weight[0]
-    return LinearProbe(
+    return LinearProbeResult(
         weight=weight[:, :-1].masked_fill(train.constant, 0),
         bias=weight[:, -1],
         mean=train.mean,

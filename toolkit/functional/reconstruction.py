@@ -26,7 +26,7 @@ from toolkit.functional._precision import full_precision
 _PASS_COST = 8.0
 
 
-class CellLayout(NamedTuple):
+class CellLayoutResult(NamedTuple):
     """The active cells of a batch, grouped by sample and by feature; shared by all widths.
 
     Attributes:
@@ -54,7 +54,7 @@ class CellLayout(NamedTuple):
     num_rows: int
 
 
-def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> CellLayout:
+def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> CellLayoutResult:
     """Group the active cells of a batch once, for all widths that train on it.
 
     Args:
@@ -82,7 +82,7 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
     # The sort is stable: cells of one feature are still in the order of their rows.
     if bool(((sorted_feature.diff() == 0) & (by_feature.diff() == 0)).any()):
         raise ValueError("row, feature: expected each cell once, got one twice; add their values")
-    return CellLayout(
+    return CellLayoutResult(
         value=value,
         feature=feature,
         row=row_index,
@@ -97,7 +97,7 @@ def cell_layout(row: Tensor, feature: Tensor, value: Tensor, num_rows: int) -> C
 
 
 @full_precision
-def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayout) -> Tensor:
+def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayoutResult) -> Tensor:
     """Return the loss on a sparse batch: summed over features, averaged over samples.
 
     Differentiable once in ``weight`` and ``bias``; the gradient is computed together with the
@@ -116,7 +116,7 @@ def reconstruction_loss(weight: Tensor, bias: Tensor, cells: CellLayout) -> Tens
         ValueError: If shapes or dtypes do not fit together, or a cell's feature is beyond n.
     """
     _check_parameters(weight, bias)
-    instance("cells", cells, CellLayout)
+    instance("cells", cells, CellLayoutResult)
     # Elsewhere reading a number would make the processor wait for the device.
     if weight.device.type == "cpu" and len(cells.features) and cells.features[-1] >= len(weight):
         raise ValueError(
@@ -223,7 +223,7 @@ class _SparseReconstruction(torch.autograd.Function):
     """Loss and its closed-form gradient in one pass."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, cells: CellLayout) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, cells: CellLayoutResult) -> Tensor:  # noqa: ANN401
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         loss, gradients = _loss_and_gradients(weight, bias, cells, with_gradients=wanted)
         if gradients is not None:
@@ -240,7 +240,7 @@ class _SparseReconstruction(torch.autograd.Function):
 def _loss_and_gradients(
     weight: Float[Tensor, "n m"],
     bias: Float[Tensor, " n"],
-    cells: CellLayout,
+    cells: CellLayoutResult,
     *,
     with_gradients: bool,
 ) -> tuple[Float[Tensor, ""], tuple[Float[Tensor, "n m"], Float[Tensor, " n"]] | None]:
@@ -267,7 +267,7 @@ def _loss_and_gradients(
     return squared / cells.num_rows, gradients
 
 
-def _prefers_gram(weight: Tensor, cells: CellLayout) -> bool:
+def _prefers_gram(weight: Tensor, cells: CellLayoutResult) -> bool:
     """Whether products over distinct features beat products over samples for this width."""
     num_rows, num_features = len(cells.row_start), len(cells.features)
     saved = (num_rows - num_features) * weight.shape[1]
@@ -277,7 +277,7 @@ def _prefers_gram(weight: Tensor, cells: CellLayout) -> bool:
 class _Direct:
     """h per sample, then products of R rows."""
 
-    def __init__(self, weight: Float[Tensor, "n m"], cells: CellLayout) -> None:
+    def __init__(self, weight: Float[Tensor, "n m"], cells: CellLayoutResult) -> None:
         self.weight, self.cells = weight, cells
         self.hidden = embedding_bag(
             cells.feature, weight, cells.row_start, mode="sum", per_sample_weights=cells.value
@@ -298,7 +298,7 @@ class _Direct:
 class _Gram:
     """Rows of W W^T for the features that occur, gathered per sample: products of F rows."""
 
-    def __init__(self, weight: Float[Tensor, "n m"], cells: CellLayout) -> None:
+    def __init__(self, weight: Float[Tensor, "n m"], cells: CellLayoutResult) -> None:
         self.weight, self.cells = weight, cells
         self.occurring = weight[cells.features]
 
@@ -317,7 +317,7 @@ class _Gram:
 
 
 def _to_features(
-    per_row: Float[Tensor, "rows width"], cells: CellLayout
+    per_row: Float[Tensor, "rows width"], cells: CellLayoutResult
 ) -> Float[Tensor, "slots width"]:
     """Sum ``value * per_row[row]`` over the cells of each distinct feature."""
     return embedding_bag(

@@ -10,7 +10,7 @@ from torch import Tensor
 from toolkit.functional._checks import real_tensor
 
 
-class PowerLaw(NamedTuple):
+class PowerLawResult(NamedTuple):
     """Fit of y = prefactor x^-exponent.
 
     Attributes:
@@ -31,7 +31,7 @@ class PowerLaw(NamedTuple):
     num_dropped: int
 
 
-def fit_power_law(x: Tensor, y: Tensor) -> PowerLaw:
+def fit_power_law(x: Tensor, y: Tensor) -> PowerLawResult:
     """Fit y = prefactor x^-exponent by ordinary least squares in log-log coordinates.
 
     Args:
@@ -85,7 +85,9 @@ def local_slopes(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(valid, -log_y.diff() / steps, math.nan)
 
 
-def _line(log_x: Float64[Tensor, " n"], log_y: Float64[Tensor, " n"], num_dropped: int) -> PowerLaw:
+def _line(
+    log_x: Float64[Tensor, " n"], log_y: Float64[Tensor, " n"], num_dropped: int
+) -> PowerLawResult:
     """Least squares line through at least two points with different x."""
     num = len(log_x)
     centered_x, centered_y = log_x - log_x.mean(), log_y - log_y.mean()
@@ -94,7 +96,7 @@ def _line(log_x: Float64[Tensor, " n"], log_y: Float64[Tensor, " n"], num_droppe
     residual = (centered_y - slope * centered_x).square().sum()
     variance = centered_y.square().sum()
     is_flat = bool((log_y == log_y[0]).all())
-    return PowerLaw(
+    return PowerLawResult(
         exponent=float(-slope),
         stderr=float((residual / (num - 2) / spread).sqrt()) if num > 2 else math.nan,
         prefactor=float((log_y.mean() - slope * log_x.mean()).exp()),

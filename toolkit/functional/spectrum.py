@@ -9,7 +9,7 @@ from torch import Tensor
 
 from toolkit.functional._checks import finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
-    AlphaReQ,
+    AlphaReQResult,
     Spectrum,
     alpha_from_eigenvalues,
     check_fit_range,
@@ -27,7 +27,7 @@ MIN_ROWS = 3
 _TINY = torch.finfo(torch.float64).tiny
 
 
-class MeanCosine(NamedTuple):
+class MeanCosineResult(NamedTuple):
     """Mean cosine similarity between different rows.
 
     Attributes:
@@ -128,7 +128,7 @@ def condition_number(features: Tensor, *, centered: bool = True) -> Tensor:
     return condition_from_eigenvalues(values, min(num_rows - centered, dim))
 
 
-def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> AlphaReQ:
+def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> AlphaReQResult:
     """Decay exponent of the eigenvalues of the centred covariance (alpha-ReQ, arXiv 2202.05808).
 
     Args:
@@ -149,7 +149,7 @@ def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> Al
     return alpha_from_eigenvalues(_per_layer(rows, centered=True), ranks)
 
 
-def mean_cosine(features: Tensor) -> MeanCosine:
+def mean_cosine(features: Tensor) -> MeanCosineResult:
     """Mean cosine similarity over all pairs of different rows; 0 for an isotropic cloud.
 
     The mean alone costs O(N d); `cosine_moments` gives the standard deviation as well.
@@ -167,7 +167,7 @@ def mean_cosine(features: Tensor) -> MeanCosine:
     shape = features.shape[:-2]
     values = torch.stack([mean_from_sums(total, square, num) for num, total, square in sums])
     dropped = torch.tensor([layers.shape[1] - num for num, *_ in sums], device=values.device)
-    return MeanCosine(values.reshape(shape), dropped.reshape(shape))
+    return MeanCosineResult(values.reshape(shape), dropped.reshape(shape))
 
 
 def component_alignment(features: Tensor, basis: Tensor, *, num_components: int = 1) -> Tensor:

@@ -13,7 +13,7 @@ from toolkit.functional.cosine import pair_moments
 MIN_NORM = 1e-6
 
 
-class MeanSquaredOverlap(NamedTuple):
+class MeanSquaredOverlapResult(NamedTuple):
     """Mean squared cosine similarity between different features.
 
     Attributes:
@@ -69,7 +69,7 @@ def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:
     return float((norms > threshold).double().mean())
 
 
-def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlap:
+def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlapResult:
     """Mean squared overlap of the normalised rows over all pairs i != j (arXiv 2505.10465).
 
     Random isotropic rows give about 1/m, an equiangular tight frame (n - m) / (m (n - 1)).
@@ -88,9 +88,9 @@ def mean_squared_overlap(weight: Tensor) -> MeanSquaredOverlap:
 
     Example:
         >>> mean_squared_overlap(torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]]))
-        MeanSquaredOverlap(value=0.0, num_rows=2, num_dropped=1)
+        MeanSquaredOverlapResult(value=0.0, num_rows=2, num_dropped=1)
     """
     rows = finite_float("weight", weight)
     moments = pair_moments(rows, min_norm=MIN_NORM)
     value = moments.mean**2 + moments.std**2 if moments.num_pairs else math.nan
-    return MeanSquaredOverlap(value, len(rows) - moments.num_dropped, moments.num_dropped)
+    return MeanSquaredOverlapResult(value, len(rows) - moments.num_dropped, moments.num_dropped)

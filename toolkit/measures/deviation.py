@@ -2,7 +2,7 @@
 
 import math
 
-from toolkit.functional import EmbeddingDeviation, embedding_deviation, log10_model_capacity
+from toolkit.functional import EmbeddingDeviationResult, embedding_deviation, log10_model_capacity
 from toolkit.functional._checks import instance, number_at_least
 from toolkit.measures.subject import Subject
 from toolkit.runs.points import Point, num_nonfinite
@@ -46,4 +46,4 @@ def deviation_points(subject: Subject, *, num_sigma: float = 2.0) -> list[Point]
     return points
 
 
-_UNKNOWN = EmbeddingDeviation(math.nan, math.nan, math.nan, None, 0, 0)
+_UNKNOWN = EmbeddingDeviationResult(math.nan, math.nan, math.nan, None, 0, 0)

@@ -15,7 +15,7 @@ from toolkit.functional._checks import (
     number_of_draws,
     valid_seed,
 )
-from toolkit.functional.pga import SubspacePGA as Scores
+from toolkit.functional.pga import SubspacePGAResult as Scores
 from toolkit.measures.subject import Subject
 from toolkit.runs.points import Point, num_nonfinite
 

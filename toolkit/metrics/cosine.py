@@ -66,11 +66,11 @@ class CosineMoments(Metric):
         self.square += sums.square
         self.fourth += sums.fourth
 
-    def compute(self) -> functional.CosineMoments:
+    def compute(self) -> functional.CosineMomentsResult:
         """Moments over all pairs of rows seen so far."""
         return self._moments()
 
-    def _moments(self) -> functional.CosineMoments:
+    def _moments(self) -> functional.CosineMomentsResult:
         num_rows, num_dropped = int(self.num_rows), int(self.num_dropped)
         require_pairs("vectors", num_rows + num_dropped, num_dropped)
         origin = torch.zeros_like(self.total)
@@ -121,7 +121,7 @@ class MeanCosine(Metric):
         self.total += total
         self.square += square
 
-    def compute(self) -> functional.MeanCosine:
+    def compute(self) -> functional.MeanCosineResult:
         """Mean over all pairs of rows seen so far; NaN below two of them."""
         value = mean_from_sums(self.total, self.square, int(self.num_rows))
-        return functional.MeanCosine(value, self.num_dropped.clone())
+        return functional.MeanCosineResult(value, self.num_dropped.clone())

@@ -25,6 +25,6 @@ class EmbeddingDeviation(CosineMoments):
         super().__init__(num_features, **kwargs)
         self.num_sigma = num_sigma
 
-    def compute(self) -> functional.EmbeddingDeviation:  # type: ignore[override]
+    def compute(self) -> functional.EmbeddingDeviationResult:  # type: ignore[override]
         """Deviation over all pairs of rows seen so far."""
         return deviation_from_moments(self._moments(), int(self.num_rows), num_sigma=self.num_sigma)

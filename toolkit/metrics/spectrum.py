@@ -151,6 +151,6 @@ class AlphaReQ(_CovarianceMetric):
         self.fit_range = check_fit_range(fit_range)
         super().__init__(num_features, centered=True, **kwargs)
 
-    def compute(self) -> functional.AlphaReQ:
+    def compute(self) -> functional.AlphaReQResult:
         """Fit to the rows seen so far."""
         return alpha_from_eigenvalues(self._eigenvalues(), self.fit_range)

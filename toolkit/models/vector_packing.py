@@ -27,7 +27,7 @@ from toolkit.functional._checks import (
 )
 from toolkit.functional.packing import (
     LARGEST_EXPONENT,
-    PenaltyWithMax,
+    PenaltyWithMaxResult,
     gram_penalty_with_max,
     max_abs_cosine,
     published_exponent,
@@ -196,7 +196,7 @@ class VectorPacking(L.LightningModule):
     test_dataloader = val_dataloader
     predict_dataloader = val_dataloader
 
-    def _guarded_penalty(self, exponent: float) -> PenaltyWithMax:
+    def _guarded_penalty(self, exponent: float) -> PenaltyWithMaxResult:
         """The penalty of the vectors, or of the best ones if theirs has exploded."""
         if not bool(torch.isfinite(self.vectors).all()):
             self._go_back(inf)
@@ -253,7 +253,7 @@ class VectorPacking(L.LightningModule):
             floor=self.lr_floor,
         )
 
-    def _log_step(self, result: PenaltyWithMax) -> None:
+    def _log_step(self, result: PenaltyWithMaxResult) -> None:
         """Log what the vectors of the current step have."""
         self.log("max|cos|", result.max_abs_cosine, prog_bar=True, logger=False, batch_size=1)
         values = {

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from toolkit.commands.agree.states import ModelStates
 from toolkit.console.bar import with_progress
-from toolkit.functional import PairwiseAgreement, pairwise_agreement
+from toolkit.functional import PairwiseAgreementResult, pairwise_agreement
 from toolkit.functional.pga import MIN_NULL_STD
 
 
@@ -118,7 +118,7 @@ def _compared(a: ModelStates, b: ModelStates, depth: str, conditions: Conditions
 
 def _agreement(
     a: ModelStates, b: ModelStates, layers: tuple[str, str], conditions: Conditions
-) -> tuple[PairwiseAgreement, str]:
+) -> tuple[PairwiseAgreementResult, str]:
     """The agreement at these layers, and why there is none."""
     try:
         found = pairwise_agreement(
@@ -141,4 +141,4 @@ def _num_distinct(states: Tensor) -> int:
     return len(torch.unique(states, dim=0))
 
 
-_UNKNOWN = PairwiseAgreement(*(math.nan,) * 4, torch.empty(0), num_points=0, num_dropped=0)
+_UNKNOWN = PairwiseAgreementResult(*(math.nan,) * 4, torch.empty(0), num_points=0, num_dropped=0)

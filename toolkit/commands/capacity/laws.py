@@ -11,13 +11,13 @@ from torch import Tensor
 from toolkit.functional.capacity import (
     PUBLISHED,
     Law,
-    PackingLaw,
+    PackingLawResult,
     deviation_for,
     fit_packing_law,
     log10_capacity,
 )
 from toolkit.functional.law_uncertainty import (
-    Interval,
+    IntervalResult,
     bootstrap_packing_law,
     deviation_interval,
     log10_capacity_interval,
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     """
 
     value: float
-    interval: Interval | None
+    interval: IntervalResult | None
     extrapolates: bool
     beyond_law: bool = False
 
@@ -62,8 +62,8 @@ class CapacityLaw:
     law: Law
     constants: dict[str, float]
     resamples: dict[str, Tensor]
-    ratios: Interval | None
-    fit: PackingLaw | None = None
+    ratios: IntervalResult | None
+    fit: PackingLawResult | None = None
 
     def log10_capacity(
         self, dim: int, epsilon: float, *, rounding: float = 0.0, stderr: float = 0.0
@@ -127,5 +127,5 @@ def fitted_law(points: Sequence[PackingPoint], law: Law) -> CapacityLaw:
     fit = fit_packing_law(*columns, law=law)
     resamples = bootstrap_packing_law(*columns, law=law)
     ratios = (columns[0] / columns[1]).aminmax()
-    interval = Interval(float(ratios.min), float(ratios.max))
+    interval = IntervalResult(float(ratios.min), float(ratios.max))
     return CapacityLaw(law, law, fit.constants, resamples, interval, fit)

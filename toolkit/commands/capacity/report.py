@@ -11,7 +11,7 @@ from toolkit.atomic import write_atomically
 from toolkit.commands.capacity.laws import Answer, CapacityLaw
 from toolkit.console.text_table import aligned
 from toolkit.figures.packing import measured_against_fitted
-from toolkit.functional.capacity import PackingLaw, deviation_for
+from toolkit.functional.capacity import PackingLawResult, deviation_for
 from toolkit.functional.law_uncertainty import percentile_interval
 from toolkit.reference import PackingPoint
 
@@ -92,7 +92,7 @@ def _answer_table(questions: Sequence["Question"], laws: Sequence[CapacityLaw]) 
     return aligned(rows) + footer
 
 
-def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLaw]]) -> str:
+def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLawResult]]) -> str:
     rows = [("law", "constant", "value", "95 % interval", "R2", "MAPE", "NRMSE", "packings")]
     for law, fit in fits:
         quality = (f"{fit.r2:.5f}", f"{fit.mape:.2%}", f"{fit.nrmse:.2%}", str(fit.num_points))
@@ -144,7 +144,7 @@ def _answer_record(question: "Question", law: CapacityLaw, answer: Answer) -> di
     return record
 
 
-def _fit_record(law: CapacityLaw, fit: PackingLaw) -> dict[str, Any]:
+def _fit_record(law: CapacityLaw, fit: PackingLawResult) -> dict[str, Any]:
     intervals = {
         name: list(percentile_interval(values.tolist())) for name, values in law.resamples.items()
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from toolkit.functional import (
-    EmbeddingDeviation,
+    EmbeddingDeviationResult,
     deviation_stderr,
     embedding_deviation,
     log10_model_capacity,
@@ -126,7 +126,7 @@ def measure(
     )
 
 
-def _deviation(found: EmbeddingTensor, num_rows: int) -> EmbeddingDeviation:
+def _deviation(found: EmbeddingTensor, num_rows: int) -> EmbeddingDeviationResult:
     try:
         return embedding_deviation(found.tensor[:num_rows])
     except ValueError as error:
