@@ -90,14 +90,14 @@ def collect(callbacks: Iterable[Any]) -> Summary:
             ``nonfinite_lines``, ``history`` and ``latest`` are measuring ones
             (`callbacks.MeasurementCallback`).
     """
-    measuring = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
-    steps = [step for callback in measuring for step in callback.history]
+    watchers = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
+    steps = [step for callback in watchers for step in callback.history]
     first, last = min(steps, default=None), max(steps, default=None)
     first = None if first == last else first
     tags: dict[str, str] = {}
     cells: dict[str, dict[str, float]] = {}
     first_cells: dict[str, dict[str, float]] = {}
-    for callback in measuring:
+    for callback in watchers:
         for quantity, name in callback.headline_columns.items():
             title = f"{name} ({callback.prefix})" if name in tags else name
             tags[title] = f"{callback.prefix}/{quantity}"
@@ -114,10 +114,10 @@ def collect(callbacks: Iterable[Any]) -> Summary:
         first_cells=first_cells,
         lines=[
             line
-            for callback in measuring
+            for callback in watchers
             for line in (*callback.headline_lines(), *callback.nonfinite_lines())
         ],
-        values={tag: value for callback in measuring for tag, value in callback.latest.items()},
+        values={tag: value for callback in watchers for tag, value in callback.latest.items()},
     )
 
 

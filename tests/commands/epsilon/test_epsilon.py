@@ -17,7 +17,7 @@ from tests.lm.fake_hub import FakeHub, commit_of, serve
 from tests.lm.tiny_models import DIM, FAMILY_NAMES, NUM_ROWS, VOCABULARY, tiny_model, tiny_tokenizer
 from toolkit import cli
 from toolkit.commands.epsilon.command import main
-from toolkit.commands.epsilon.measured import MeasuredModel, measure
+from toolkit.commands.epsilon.measured import MeasuredModel, measure_model
 from toolkit.commands.epsilon.report import draw
 from toolkit.figures.deviation import deviation_against_dim
 from toolkit.functional import deviation_stderr, embedding_deviation, log10_capacity
@@ -234,10 +234,10 @@ def test_values_beyond_the_tokenizer_may_be_no_numbers(
     with (tmp_path / "table.csv").open(newline="") as file:
         assert next(csv.DictReader(file))["epsilon_stored"] == ""
     with pytest.raises(ValueError, match=r"source: wte.weight in .*padded/model.safetensors: expe"):
-        measure(folder, rows="all")
+        measure_model(folder, rows="all")
     path = folder / "model.safetensors"
     with pytest.raises(ValueError, match=rf"source: wte.weight in {path}: expected finite values"):
-        measure(path, rows="all")
+        measure_model(path, rows="all")
 
 
 def test_a_folder_of_runs_points_below(tmp_path: Path) -> None:
@@ -248,16 +248,16 @@ def test_a_folder_of_runs_points_below(tmp_path: Path) -> None:
     (tmp_path / ".hidden" / "model.gguf").touch()
     match = rf"got none, but 1 below: {hf.parent}/last.ckpt; give some of these$"
     with pytest.raises(ValueError, match=match):
-        measure(tmp_path)
+        measure_model(tmp_path)
     for step in range(5):
         save_matrix(hf / f"step-{step}", noise(5, 4))
     match = rf"but 5 below: {hf}/step-0, {hf}/step-1, {hf}/step-2, ...; give some of these$"
     for folder in (tmp_path, hf.parent, hf):
         with pytest.raises(ValueError, match=match):
-            measure(folder)
+            measure_model(folder)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"expected model.safetensors or its index in .*, got n"):
-        measure(tmp_path / "empty")
+        measure_model(tmp_path / "empty")
 
 
 def test_one_failure_loses_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,9 +309,9 @@ def test_wrong_options(args: list[str], match: str) -> None:
 def test_options_reach_the_reader(tmp_path: Path) -> None:
     torch.save({"a": noise(30, 8), "b": 1 + noise(30, 8)}, tmp_path / "model.bin")
     with pytest.raises(ValueError, match="allow it with allow_pickle"):
-        measure(tmp_path / "model.bin", tensor_name="a")
+        measure_model(tmp_path / "model.bin", tensor_name="a")
     for name, matrix in (("a", noise(30, 8)), ("b", 1 + noise(30, 8))):
-        found = measure(tmp_path / "model.bin", tensor_name=name, allow_pickle=True)
+        found = measure_model(tmp_path / "model.bin", tensor_name=name, allow_pickle=True)
         assert (found.epsilon, found.tensor) == (embedding_deviation(matrix).epsilon, name)
     with pytest.raises(ValueError, match="revision: expected none for a local path"):
         main([str(tmp_path), "--revision", "main"])
@@ -332,7 +332,7 @@ def test_a_model_in_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ask(capsys, folder, "--figure", tmp_path / name)
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "figure.svg").read_bytes()
-    many = [measure(folder)] * 9
+    many = [measure_model(folder)] * 9
     draw(many, tmp_path / "many.pdf")
     assert (tmp_path / "many.pdf").read_bytes().startswith(b"%PDF")
 

@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.lm.tiny_models import NUM_ROWS, VOCABULARY, tiny_model, tiny_tokenizer
-from toolkit.commands.epsilon.measured import measure
+from toolkit.commands.epsilon.measured import measure_model
 from toolkit.lm.weights.stores import Folder
 from toolkit.lm.weights.vocabulary import reached_rows, tokenizer_rows, vocabulary_size
 from toolkit.measures import Subject
@@ -55,7 +55,7 @@ def test_one_number(
     folder = saved(tmp_path, vocabulary, **config)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert vocabulary_size(Folder(folder)) == tokenizer_rows(tokenizer) == rows
-    from_files, subject = measure(folder), Subject(tiny_model(), tokenizer)
+    from_files, subject = measure_model(folder), Subject(tiny_model(), tokenizer)
     used = min(rows, NUM_ROWS)
     assert (from_files.rows_used, from_files.rows_stored) == (used, NUM_ROWS)
     assert {len(matrix) for matrix in subject.matrices.values()} == {used}

@@ -100,13 +100,13 @@ def _shared(models: Sequence["MeasuredModel"], options: argparse.Namespace) -> l
 
 def _measured(options: argparse.Namespace) -> tuple[list["MeasuredModel"], dict[str, str]]:
     """The models measured, and one line by model about each that could not be."""
-    from toolkit.commands.epsilon.measured import measure  # noqa: PLC0415
+    from toolkit.commands.epsilon.measured import measure_model  # noqa: PLC0415
 
     models: list[MeasuredModel] = []
     failures: dict[str, str] = {}
     for name in options.models:
         try:
-            model = measure(
+            model = measure_model(
                 name,
                 "output" if options.unembedding else "input",
                 rows=options.rows,

@@ -67,7 +67,7 @@ class MeasuredModel(NamedTuple):
     matrix_hash: str
 
 
-def measure(
+def measure_model(
     source: str | Path,
     matrix: Matrix = "input",
     *,

@@ -80,7 +80,7 @@ class Walk:
         record = WalkRecord(
             self.folder, texts_hash=lambda: fingerprint(self.texts) if self.data is None else ""
         )
-        for callback in self._measuring:
+        for callback in self._watchers:
             # Their own setup does it too late for a walk that has nothing left to do.
             callback.number_among(self.callbacks)
         for checkpoint in checkpoints:
@@ -102,11 +102,11 @@ class Walk:
     def restore(self, record: WalkRecord, model: str) -> None:
         """Let the callbacks know what the record says about a model."""
         history = record.history(model)
-        for callback in self._measuring:
+        for callback in self._watchers:
             callback.history = {step: dict(values) for step, values in history.items()}
 
     @property
-    def _measuring(self) -> list[Any]:
+    def _watchers(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "history")]
 
     def _walk_model(
@@ -132,12 +132,12 @@ class Walk:
         if record.drop(checkpoint):
             self.restore(record, checkpoint.name)
         with stage(f"{checkpoint.label}: measurements"):
-            self._measure(logger, checkpoint, opened, digest, record)
+            self._measure_checkpoint(logger, checkpoint, opened, digest, record)
         seconds = time.monotonic() - start
         sys.stdout.write(f"{checkpoint.label}: measured in {seconds:.1f} s\n")
         sys.stdout.flush()
 
-    def _measure(
+    def _measure_checkpoint(
         self,
         logger: ModelLogger,
         checkpoint: Checkpoint,

@@ -80,7 +80,7 @@ class _Captured:
 
 
 @contextmanager
-def measuring(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Run the body in eval mode, uncompiled and without gradients, then restore every flag."""
     flags = [(module, module.training) for module in model.modules()]
     device = next(model.parameters()).device.type
