@@ -18,7 +18,7 @@ from toolkit.functional import (
     reconstruction,
     reconstruction_loss,
 )
-from toolkit.functional.reconstruction import CellLayout
+from toolkit.functional.reconstruction import CellLayoutResult
 
 BATCHES = ["sparse", "skewed", "empty", "full", "one_certain", "one_cell"]
 
@@ -32,7 +32,7 @@ def leaves(*tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.detach().requires_grad_() for tensor in tensors)
 
 
-def small_cells(kind: str) -> CellLayout:
+def small_cells(kind: str) -> CellLayoutResult:
     inputs = batch(kind, num_rows=12, num_features=9)
     row, feature = inputs.nonzero(as_tuple=True)
     return cell_layout(row, feature, inputs[row, feature], len(inputs))
@@ -104,7 +104,7 @@ def test_a_wrong_gradient_of_the_loss_is_noticed(
     right = reconstruction._loss_and_gradients
 
     def off_by_a_little(
-        weight: Tensor, bias: Tensor, cells: CellLayout, *, with_gradients: bool
+        weight: Tensor, bias: Tensor, cells: CellLayoutResult, *, with_gradients: bool
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         loss, gradients = right(weight, bias, cells, with_gradients=with_gradients)
         if gradients is not None:
