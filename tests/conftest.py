@@ -1,5 +1,6 @@
 """Fixtures every test gets: no network, nothing left behind."""
 
+import gc
 import os
 import socket
 import tempfile
@@ -25,6 +26,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 ROOT = Path(__file__).parent.parent
 LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
+
+
+def pytest_collection_finish() -> None:
+    """Keep the imported modules out of later garbage collections, which a walk asks for often."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
