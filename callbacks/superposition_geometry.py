@@ -14,6 +14,7 @@ from toolkit.figures.toy import norm_histogram, overlap_against_width
 from toolkit.functional import (
     feature_norms,
     mean_squared_overlap,
+    norm_percentiles,
     represented_fraction,
     welch_bound,
 )
@@ -118,14 +119,13 @@ class SuperpositionGeometry(MeasurementCallback):
         """Each quantity with the number of rows behind it."""
         num_rows, m = weight.shape
         norms = feature_norms(weight)
-        percentiles = [norms.quantile(percent / 100).item() for percent in _PERCENTS]
         overlap = mean_squared_overlap(weight)
         represented = weight[norms > self.represented_threshold]
         # A model may represent nothing at all.
         tight = mean_squared_overlap(represented).value if len(represented) else math.nan
         values = (
             (represented_fraction(weight, self.represented_threshold), num_rows),
-            *((percentile, num_rows) for percentile in percentiles),
+            *((percentile, num_rows) for percentile in norm_percentiles(weight, _PERCENTS)),
             (m * overlap.value, overlap.num_rows),
             (m * tight, len(represented)),
             (m * welch_bound(num_rows, m) ** 2, num_rows),

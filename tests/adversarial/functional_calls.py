@@ -186,6 +186,10 @@ FUNCTIONS: dict[str, Call] = {
     },
     "mean_cosine": {"features": _DEEP_FEATURES},
     "mean_squared_overlap": {"weight": tensor(ROWS)},
+    "norm_percentiles": {
+        "weight": tensor(ROWS),
+        "percents": integers([5, 50], 0).refusing(above=[101]),
+    },
     "pairwise_agreement": {
         "hidden_a": tensor(ROWS),
         "hidden_b": tensor(seeded(12, 6)).refusing(other=seeded(11, 6)),

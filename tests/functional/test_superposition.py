@@ -1,7 +1,9 @@
 """Represented features and their overlaps."""
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,6 +12,7 @@ from toolkit.functional import (
     cosine_moments,
     feature_norms,
     mean_squared_overlap,
+    norm_percentiles,
     represented_fraction,
     welch_bound,
 )
@@ -34,6 +37,45 @@ def test_norms_are_the_row_norms() -> None:
 def test_fraction_counts_norms_above_the_threshold(threshold: float, expected: float) -> None:
     weight = torch.diag(torch.tensor([2.0, 1.0, 0.5, 0.0]))
     assert represented_fraction(weight, threshold) == expected
+
+
+@pytest.mark.parametrize("num_rows", [1, 2, 3, 20, 21, 1000])
+def test_percentiles_are_those_of_numpy(num_rows: int, generator: torch.Generator) -> None:
+    weight = torch.randn(num_rows, 3, generator=generator, dtype=torch.float64)
+    percents = [50, 0, 5, 33, 95, 100]
+    expected = np.percentile(weight.norm(dim=1).numpy(), percents)
+    assert norm_percentiles(weight, percents) == pytest.approx(expected, rel=1e-14)
+
+
+def test_percentiles_lie_between_neighbouring_norms() -> None:
+    # The nearest of the ranks 0 to 10 gives 1.0 at 5 percent.
+    weight = torch.arange(1.0, 12.0)[:, None]
+    assert norm_percentiles(weight, (5, 50, 98)) == pytest.approx([1.5, 6.0, 10.8], rel=1e-15)
+
+
+def test_percentiles_of_more_values_than_torch_ranks() -> None:
+    num_rows = 2**24 + 5
+    weight = torch.arange(num_rows, dtype=torch.int32)[:, None]
+    with pytest.raises(RuntimeError, match="too large"):
+        weight[:, 0].double().quantile(0.05)
+    last = num_rows - 1
+    assert norm_percentiles(weight, [5, 50]) == pytest.approx([0.05 * last, last / 2], rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("weight", "percents", "match"),
+    [
+        (torch.ones(3), [5], "weight: expected 2 dimensions"),
+        (torch.full((2, 2), math.nan), [5], "weight: expected finite values"),
+        (torch.full((2, 2), 3e38), [5], "weight: expected row norms within torch.float32"),
+        (torch.ones(3, 2), [], "percents: expected one or more integers"),
+        (torch.ones(3, 2), [-1], "percents: expected an integer of at least 0, got -1"),
+        (torch.ones(3, 2), [101], "percents: expected an integer from 0 to 100, got 101"),
+    ],
+)
+def test_bad_percentiles_are_refused(weight: Tensor, percents: Any, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        norm_percentiles(weight, percents)
 
 
 def test_overlap_of_a_tight_frame_is_the_squared_welch_bound() -> None:
@@ -80,6 +122,7 @@ def test_half_precision_is_lifted_and_left_alone(
     before = weight.clone()
     assert mean_squared_overlap(weight) == mean_squared_overlap(weight.float())
     assert represented_fraction(weight, 2.0) == represented_fraction(weight.float(), 2.0)
+    assert norm_percentiles(weight, [5]) == norm_percentiles(weight.float(), [5])
     assert torch.equal(feature_norms(weight), feature_norms(weight.float()))
     assert torch.equal(weight, before)
 

@@ -44,6 +44,7 @@ from toolkit.functional import (
     mean_abs_cosine,
     mean_cosine,
     mean_squared_overlap,
+    norm_percentiles,
     pairwise_agreement,
     participation_ratio,
     percentile_interval,
@@ -150,6 +151,7 @@ CALLS: dict[Callable[..., Any], Callable[[], Any]] = {
     mean_abs_cosine: lambda: (*mean_abs_cosine(ROWS), *mean_abs_cosine(ROWS, num_sampled=20)),
     mean_cosine: lambda: mean_cosine(ROWS),
     mean_squared_overlap: lambda: mean_squared_overlap(ROWS),
+    norm_percentiles: lambda: norm_percentiles(ROWS, [5, 50]),
     pairwise_agreement: lambda: pairwise_agreement(
         ROWS, OTHER, BASIS, torch.eye(24, dtype=torch.float32)[:, :5], num_random=4
     ),

@@ -69,6 +69,7 @@ from toolkit.functional.superposition import (
     MeanSquaredOverlapResult,
     feature_norms,
     mean_squared_overlap,
+    norm_percentiles,
     represented_fraction,
 )
 from toolkit.functional.superposition_theory import (
@@ -125,6 +126,7 @@ __all__ = [
     "mean_abs_cosine",
     "mean_cosine",
     "mean_squared_overlap",
+    "norm_percentiles",
     "pairwise_agreement",
     "participation_ratio",
     "percentile_interval",

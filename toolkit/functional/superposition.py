@@ -1,12 +1,18 @@
 """How many features a weight matrix represents, and how much they overlap."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, number_at_least
+from toolkit.functional._checks import (
+    finite_float,
+    integer_at_least,
+    integers_at_least,
+    number_at_least,
+)
 from toolkit.functional._scale import row_norms
 from toolkit.functional.cosine import pair_moments
 
@@ -49,6 +55,38 @@ def feature_norms(weight: Tensor) -> Tensor:
             f"{float(rows.abs().max()):.1e}; divide them by a constant"
         )
     return norms
+
+
+def norm_percentiles(weight: Tensor, percents: Sequence[int]) -> list[float]:
+    """Percentiles of the row norms, interpolated linearly between neighbouring norms.
+
+    The same definition as ``numpy.percentile`` and ``torch.quantile`` by default, for any number
+    of rows; ``torch.quantile`` takes up to 16 million.
+
+    Args:
+        weight: Real matrix of shape (n, m), one row per feature.
+        percents: Integers from 0 (the smallest norm) to 100 (the largest).
+
+    Returns:
+        One number for each percent, in their order, computed in float64.
+
+    Raises:
+        TypeError: If ``weight`` is no tensor.
+        ValueError: As `feature_norms`, or if ``percents`` is not a list of integers from 0 to 100.
+
+    Example:
+        >>> norm_percentiles(torch.tensor([[3.0, 4.0], [0.0, 1.0], [2.0, 0.0]]), [25, 50])
+        [1.5, 2.0]
+    """
+    wanted = [
+        integer_at_least("percents", percent, 0, most=100)
+        for percent in integers_at_least("percents", percents, 0)
+    ]
+    ordered = feature_norms(weight).sort().values.cpu().double()
+    ranks = torch.tensor(wanted, dtype=torch.float64) / 100 * (len(ordered) - 1)
+    below = ranks.long()
+    above = ranks.ceil().long()
+    return torch.lerp(ordered[below], ordered[above], ranks - below).tolist()
 
 
 def represented_fraction(weight: Tensor, threshold: float = 0.5) -> float:

@@ -4,7 +4,7 @@ import math
 
 from torch import Tensor
 
-from toolkit.functional import feature_norms, mean_squared_overlap
+from toolkit.functional import feature_norms, mean_squared_overlap, norm_percentiles
 from toolkit.functional._checks import instance
 from toolkit.measures.subject import Subject
 from toolkit.runs.points import Point, num_nonfinite
@@ -44,15 +44,12 @@ def unembedding_points(subject: Subject) -> list[Point]:
 
 
 def _values(matrix: Tensor) -> dict[str, float]:
-    norms = feature_norms(matrix).double().sort().values
+    norms = feature_norms(matrix).double()
     overlap = mean_squared_overlap(matrix)
-    # Tensor.quantile refuses more than 16 million values.
-    last = len(norms) - 1
-    percentiles = [float(norms[round(last * percent / 100)]) for percent in _PERCENTS]
     values = (
         float(norms.mean()),
-        float(norms[0]),
-        *percentiles,
+        float(norms.min()),
+        *norm_percentiles(matrix, _PERCENTS),
         matrix.shape[1] * overlap.value,
         overlap.num_dropped,
     )
