@@ -1,7 +1,6 @@
 """AdamW with signed decoupled decay, the warm-up schedule, and settings that survive a resume."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from math import cos, pi
 from typing import Any, Literal
 
@@ -157,26 +156,6 @@ def warmup_cosine(step: int, *, warmup_steps: int, total_steps: int, floor: floa
         return (step + 1) / warmup_steps
     progress = (step - warmup_steps) / max(1, total_steps - 1 - warmup_steps)
     return floor + (1 - floor) * (1 + cos(pi * min(1.0, progress))) / 2
-
-
-def warmup_cosine_scheduler(
-    optimizer: Optimizer, total_steps: int, *, warmup_fraction: float, floor: float
-) -> LambdaLR:
-    """Return the scheduler of `warmup_cosine`, to be stepped once an update.
-
-    Args:
-        optimizer: Whose learning rates it multiplies.
-        total_steps: Updates of the run.
-        warmup_fraction: Share of them with linear warm-up.
-        floor: Where the cosine ends, as a share of the learning rate.
-    """
-    factor = partial(
-        warmup_cosine,
-        warmup_steps=round(warmup_fraction * total_steps),
-        total_steps=total_steps,
-        floor=floor,
-    )
-    return LambdaLR(optimizer, factor)
 
 
 class Settings:

@@ -297,7 +297,7 @@ def test_rate_follows_warm_up_and_cosine_also_when_changed_at_resume(
 
 
 def test_only_matrices_decay() -> None:
-    groups = sized()._parameter_groups()
+    groups = sized().parameter_groups()
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert {p.ndim for p in groups[0]["params"]} == {2}
     assert {p.ndim for p in groups[1]["params"]} == {1}

@@ -191,7 +191,7 @@ def test_a_broken_run_is_repaired(broken: Any, growth: str, tmp_path: Path) -> N
     with pytest.warns(UserWarning, match=message):
         trainer.fit(model)
     assert model.restarts == 1
-    plain = [0.01 * model._lr_factor(step) * 2 for step in range(20)]
+    plain = [0.01 * model.lr_factor(step) * 2 for step in range(20)]
     assert watcher.rates == pytest.approx(plain[:8] + [rate / 2 for rate in plain[8:]])
     assert watcher.updates_remembered == [*range(8), *range(12)]
     assert watcher.losses[8] == pytest.approx(gram_penalty(best[0], 8).item())
@@ -231,7 +231,7 @@ def test_a_changed_rate_is_honoured_at_resume(tmp_path: Path) -> None:
     watcher, model = Watcher(), make_model(lr=0.05, betas=(0.8, 0.9))
     trainer = make_trainer(tmp_path, callbacks=[watcher])
     trainer.fit(model, ckpt_path=saved, weights_only=True)
-    assert watcher.rates == pytest.approx([0.05 * model._lr_factor(step) for step in range(7, 20)])
+    assert watcher.rates == pytest.approx([0.05 * model.lr_factor(step) for step in range(7, 20)])
     assert trainer.optimizers[0].param_groups[0]["betas"] == (0.8, 0.9)
 
 

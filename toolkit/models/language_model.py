@@ -4,28 +4,24 @@ from collections.abc import Mapping
 from math import nan
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import OptimizerCallable
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.nn import functional as F
+from typing_extensions import override
 
 from toolkit.functional._checks import (
     finite,
-    function,
-    moment_decays,
     one_of,
     optional,
     positive,
-    share,
     valid_text,
 )
 from toolkit.lm.reading.batches import num_positions
 from toolkit.lm.reading.token_losses import NOT_PREDICTED, labels_of
 from toolkit.lm.weights.names import rename_weights
 from toolkit.lm.weights.vocabulary import tokenizer_rows
-from toolkit.optim import AdamW, Settings, warmup_cosine_scheduler
+from toolkit.models.scheduled import ScheduledModule
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,7 +45,7 @@ class WeightsSource(NamedTuple):
     step: int
 
 
-class LanguageModel(L.LightningModule):
+class LanguageModel(ScheduledModule):
     """Trains a causal language model to predict the next token.
 
     Logs ``lm/loss`` (nats per token), ``lm/perplexity`` and the same under ``lm_val`` and
@@ -100,25 +96,18 @@ class LanguageModel(L.LightningModule):
         lr_floor: float = 0.1,
         optimizer: OptimizerCallable | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            betas=betas, warmup_fraction=warmup_fraction, lr_floor=lr_floor, optimizer=optimizer
+        )
         _check_origin(config, pretrained, revision)
         one_of("dtype", dtype, "float32", "bfloat16", "float16")
         self.config = config
         self.weights_dtype: torch.dtype = getattr(torch, dtype)
         self.lr = positive("lr", lr)
-        self.betas = moment_decays("betas", betas)
         self.weight_decay = finite("weight_decay", weight_decay)
-        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
-        self.lr_floor = share("lr_floor", lr_floor)
-        self.optimizer_factory = optional(function, "optimizer", optimizer)
-        # The factory is code, and a checkpoint holds plain types only.
         self.save_hyperparameters(ignore=["optimizer"])
         self.tokenizer = None
         self.source = None
-        self.on_bar: dict[str, Tensor] = {}
-        self._settings: Settings | None = None
-        self._loaded_step = 0
-        self._logged_step = -1
         self._loss_sum, self._num_predicted = 0.0, 0
         if pretrained is not None:
             self._load(pretrained, revision)
@@ -130,13 +119,13 @@ class LanguageModel(L.LightningModule):
         """Whether the language model is there."""
         return "model" in self._modules
 
+    @override
     def setup(self, stage: str) -> None:
-        """Take the data module's tokenizer, if there is no other."""
         if self.tokenizer is None:
             self.tokenizer = getattr(_data_module(self), "tokenizer", None)
 
+    @override
     def configure_model(self) -> None:
-        """Build the model, if its size had to wait for the tokenizer."""
         if not self.is_built:
             if self.tokenizer is None:
                 raise ValueError(
@@ -196,76 +185,44 @@ class LanguageModel(L.LightningModule):
             )
         return dict(batch)
 
+    @override
     def training_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
-        """Return the mean loss of the batch."""
         loss = self.token_losses(batch).mean()
         self.on_bar = {"loss": loss.detach()}
-        step = self.trainer.global_step
-        # Accumulated batches share a step.
-        if step % self.trainer.log_every_n_steps == 0 and step != self._logged_step:  # type: ignore[attr-defined]
-            self._logged_step = step
+        if self.begins_logged_step():
             self._log_training(loss.detach())
         return loss
 
+    @override
     def on_validation_epoch_start(self) -> None:
-        """Start to count."""
         self._loss_sum, self._num_predicted = 0.0, 0
 
+    @override
     def validation_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
-        """Add the losses of the batch."""
         losses = self.token_losses(batch)
         self._loss_sum += float(losses.sum())
         self._num_predicted += len(losses)
 
+    @override
     def on_validation_epoch_end(self) -> None:
-        """Log the mean over all tokens."""
         self._log_evaluation("lm_val")
-
-    def on_validation_end(self) -> None:
-        """Forget the step: a later checkpoint would be named after it."""
-        self.trainer.callback_metrics.pop("step", None)
 
     on_test_epoch_start = on_validation_epoch_start
     test_step = validation_step
 
+    @override
     def on_test_epoch_end(self) -> None:
-        """Log the mean over all tokens."""
         self._log_evaluation("lm_test")
 
+    @override
     def predict_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> Tensor:
-        """Return the loss of each predicted token of the batch."""
         return self.token_losses(batch)
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return the optimiser and its schedule, a factor on every learning rate per update."""
-        if self.optimizer_factory is None:
-            optimizer: torch.optim.Optimizer = AdamW(
-                self._parameter_groups(), self.lr, betas=self.betas
-            )
-        else:
-            optimizer = self.optimizer_factory(self.parameters())
-        scheduler = warmup_cosine_scheduler(
-            optimizer,
-            int(self.trainer.estimated_stepping_batches),
-            warmup_fraction=self.warmup_fraction,
-            floor=self.lr_floor,
-        )
-        self._settings = Settings(optimizer, scheduler)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
-
-    def on_train_start(self) -> None:
-        """Let the settings of this run count, also where a checkpoint brought back others."""
-        self._logged_step = -1
-        if self._settings is not None:
-            self._settings.restore()
-
+    @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save what the model is built from, so that loading it needs nothing else."""
         from toolkit.lm.architecture.configurations import plain_configuration  # noqa: PLC0415
 
+        # The whole configuration, so that loading needs nothing else.
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {
             **checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY],
             "config": plain_configuration(self.model.config),
@@ -275,11 +232,11 @@ class LanguageModel(L.LightningModule):
         checkpoint[_SOURCE] = None if self.source is None else tuple(self.source)
         rename_weights(checkpoint["state_dict"], ())
 
+    @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Remember which step the weights belong to, and where the first ones came from."""
+        super().on_load_checkpoint(checkpoint)
         # Whatever of the model was compiled when it was saved, and is compiled now.
         rename_weights(checkpoint.get("state_dict", {}), self.state_dict())
-        self._loaded_step = checkpoint["global_step"]
         source = checkpoint.get(_SOURCE)
         self.source = None if source is None else WeightsSource(*source)
 
@@ -311,7 +268,8 @@ class LanguageModel(L.LightningModule):
                 f"module with {needed}; give data and model the same tokenizer"
             )
 
-    def _parameter_groups(self) -> list[dict[str, Any]]:
+    @override
+    def parameter_groups(self) -> list[dict[str, Any]]:
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return [
             {
@@ -323,24 +281,14 @@ class LanguageModel(L.LightningModule):
 
     def _log_training(self, loss: Tensor) -> None:
         self.log("loss", loss, prog_bar=True, logger=False, batch_size=1)
-        # The step is written by hand: Lightning's own logging counts one behind.
-        values = {"lm/loss": float(loss), "lm/perplexity": float(loss.exp())}
-        for logger in self.loggers:
-            logger.log_metrics(values, step=self.trainer.global_step)
+        self.log_at_step({"lm/loss": float(loss), "lm/perplexity": float(loss.exp())})
 
     def _log_evaluation(self, metric: str) -> None:
         sums = torch.tensor([self._loss_sum, self._num_predicted], device=self.device)
         loss_sum, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
         loss = loss_sum / count if count else nan
-        # Lightning takes a metric named step for the position of the point; its own count is one
-        # behind in fit, and 0 where a checkpoint is evaluated.
-        fitting = self.trainer.state.fn == "fit"
-        values = {
-            f"{metric}/loss": loss,
-            f"{metric}/perplexity": float(torch.tensor(loss).exp()),
-            "step": float(self.trainer.global_step if fitting else self._loaded_step),
-        }
-        self.log_dict(values, sync_dist=True)
+        perplexity = float(torch.tensor(loss).exp())
+        self.log_evaluation({f"{metric}/loss": loss, f"{metric}/perplexity": perplexity})
 
 
 def _data_module(module: LanguageModel) -> object:

@@ -3,28 +3,23 @@
 from collections import defaultdict
 from typing import Any, Literal
 
-import lightning as L
 import numpy as np
 import torch
 from lightning.pytorch.cli import OptimizerCallable
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
+from typing_extensions import override
 
 from toolkit.data.active_cells import ActiveCells
 from toolkit.functional._checks import (
     different,
     finite,
     flag,
-    function,
     integer_at_least,
     integers_at_least,
-    moment_decays,
     number_at_least,
     one_of,
-    optional,
     positive,
     require_memory,
-    share,
 )
 from toolkit.functional.reconstruction import (
     cell_layout,
@@ -32,10 +27,11 @@ from toolkit.functional.reconstruction import (
     reconstruct,
     reconstruction_loss,
 )
-from toolkit.optim import AdamW, DecayMode, Settings, check_decay, warmup_cosine_scheduler
+from toolkit.models.scheduled import ScheduledModule
+from toolkit.optim import DecayMode, check_decay
 
 
-class SuperpositionAutoencoder(L.LightningModule):
+class SuperpositionAutoencoder(ScheduledModule):
     """Autoencoders ``y = relu(W W^T x + b)`` of several widths m, trained on the same batches.
 
     One run gives one curve L(m). Each width starts from a random stream of its own, fixed by
@@ -84,7 +80,9 @@ class SuperpositionAutoencoder(L.LightningModule):
         step: Literal["sparse", "dense"] = "sparse",
         optimizer: OptimizerCallable | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            betas=betas, warmup_fraction=warmup_fraction, lr_floor=lr_floor, optimizer=optimizer
+        )
         self.num_features = integer_at_least("num_features", num_features, 1)
         self.widths = different("widths", integers_at_least("widths", widths, 1))
         require_memory("num_features, widths", num_features, sum(self.widths))
@@ -93,15 +91,10 @@ class SuperpositionAutoencoder(L.LightningModule):
         self.width_scaled_lr = flag("width_scaled_lr", width_scaled_lr)
         self.weight_decay = finite("weight_decay", weight_decay)
         self.decay_mode: DecayMode = check_decay(decay_mode, weight_decay)
-        self.betas = moment_decays("betas", betas)
-        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
-        self.lr_floor = share("lr_floor", lr_floor)
         self.loss_scale = positive("loss_scale", loss_scale)
         self.step = one_of("step", step, "sparse", "dense")
-        self.optimizer_factory = optional(function, "optimizer", optimizer)
         number_at_least("weight_init_scale", weight_init_scale, 0)
         number_at_least("bias_init_scale", bias_init_scale, 0)
-        # The factory is code, and a checkpoint holds plain types only.
         self.save_hyperparameters(ignore=["optimizer"])
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
         for m, generator in zip(self.widths, _generators(self.widths), strict=True):
@@ -109,9 +102,6 @@ class SuperpositionAutoencoder(L.LightningModule):
             bias = _normal(num_features, generator=generator)
             self.weights.append(nn.Parameter(weight * (weight_init_scale / m**0.5)))
             self.biases.append(nn.Parameter(bias * bias_init_scale))
-        self.on_bar: dict[str, Tensor] = {}
-        self._settings: Settings | None = None
-        self._loaded_step = 0
 
     def forward(self, inputs: Tensor) -> list[Tensor]:
         """Return the reconstruction of each width.
@@ -143,8 +133,8 @@ class SuperpositionAutoencoder(L.LightningModule):
         cells = cell_layout(batch.row, batch.feature, batch.value, batch.num_rows)
         return torch.stack([reconstruction_loss(w, b, cells) for w, b in pairs])
 
+    @override
     def setup(self, stage: str) -> None:
-        """Refuse data of another number of features before the run begins."""
         data = getattr(self.trainer, "datamodule", None)
         given = getattr(data, "num_features", self.num_features)
         if given != self.num_features:
@@ -153,61 +143,30 @@ class SuperpositionAutoencoder(L.LightningModule):
                 f"{given}; give data and model the same number"
             )
 
+    @override
     def training_step(self, batch: ActiveCells, batch_idx: int) -> Tensor:
         """Return the objective: the widths' mean losses added, times the scale."""
         losses = self.losses(batch)
         self.on_bar = {"loss": losses[-1].detach()}
-        every = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if self.trainer.global_step % every == 0:
+        if self.begins_logged_step():
             self._log_losses(losses.detach(), batch.num_rows)
         return losses.sum() * (self.loss_scale / self.num_features)
 
+    @override
     def validation_step(self, batch: ActiveCells, batch_idx: int) -> None:
-        """Log the held-out loss of each width."""
         self._log_evaluation("val", batch)
 
-    def on_validation_end(self) -> None:
-        """Forget the step: a later checkpoint would be named after it."""
-        self.trainer.callback_metrics.pop("step", None)
-
+    @override
     def test_step(self, batch: ActiveCells, batch_idx: int) -> None:
-        """Log the test loss of each width."""
         self._log_evaluation("test", batch)
 
+    @override
     def predict_step(self, batch: ActiveCells, batch_idx: int) -> list[Tensor]:
-        """Return the reconstructions of the batch, one for each width."""
         return self.forward(batch.dense())
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return the optimiser and its schedule, a factor on every learning rate per update."""
-        groups = self._parameter_groups()
-        if self.optimizer_factory is None:
-            optimizer: torch.optim.Optimizer = AdamW(groups, self.lr, betas=self.betas)
-        else:
-            optimizer = self.optimizer_factory(self.parameters())
-        scheduler = warmup_cosine_scheduler(
-            optimizer,
-            int(self.trainer.estimated_stepping_batches),
-            warmup_fraction=self.warmup_fraction,
-            floor=self.lr_floor,
-        )
-        self._settings = Settings(optimizer, scheduler)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Remember which step the weights belong to."""
-        self._loaded_step = checkpoint["global_step"]
-
-    def on_train_start(self) -> None:
-        """Let the settings of this run count, also where a checkpoint brought back others."""
-        if self._settings is not None:
-            self._settings.restore()
-
-    def _parameter_groups(self) -> list[dict[str, Any]]:
-        """One group for each learning rate and decay: the fewer, the cheaper the update."""
+    @override
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        # One for each learning rate and decay: the fewer, the cheaper the update.
         members: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
         for m, weight, bias in zip(self.widths, self.weights, self.biases, strict=True):
             weight_lr = self.lr * (8 / m) ** 0.25 if self.width_scaled_lr else self.lr
@@ -230,17 +189,11 @@ class SuperpositionAutoencoder(L.LightningModule):
         self.log_dict(values, logger=False, batch_size=batch_size)
         widest = losses[-1]
         self.log("loss", widest, prog_bar=True, logger=False, batch_size=batch_size)
-        # The step is written by hand: Lightning's own logging counts one behind.
-        for logger in self.loggers:
-            logger.log_metrics(values, step=self.trainer.global_step)
+        self.log_at_step(values)
 
     def _log_evaluation(self, stage: str, batch: ActiveCells) -> None:
         values = self._by_width(f"toy_{stage}", self.losses(batch).tolist())
-        # Lightning takes a metric named step for the position of the point; its own count is one
-        # behind in fit, and 0 where a checkpoint is evaluated.
-        fitting = self.trainer.state.fn == "fit"
-        values["step"] = float(self.trainer.global_step if fitting else self._loaded_step)
-        self.log_dict(values, batch_size=batch.num_rows, sync_dist=True)
+        self.log_evaluation(values, batch_size=batch.num_rows)
 
     def _by_width(self, metric: str, losses: list[float]) -> dict[str, float]:
         values = {}

@@ -5,24 +5,18 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Literal
 
-import lightning as L
 import torch
 from lightning.pytorch.cli import OptimizerCallable
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.utilities import rank_zero_warn
-from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
+from typing_extensions import override
 
 from toolkit.functional._checks import (
     as_float,
-    function,
     integer_at_least,
-    moment_decays,
     number_at_least,
-    optional,
     require_memory,
-    share,
     shown,
 )
 from toolkit.functional.packing import (
@@ -32,13 +26,13 @@ from toolkit.functional.packing import (
     max_abs_cosine,
     published_exponent,
 )
-from toolkit.optim import AdamW, Settings, warmup_cosine
+from toolkit.models.scheduled import ScheduledModule
 
 # Healthy steps leave the sum of powers where it was; a run that breaks multiplies it by thousands.
 _DIVERGED = 2.0
 
 
-class VectorPacking(L.LightningModule):
+class VectorPacking(ScheduledModule):
     """Unit vectors that a Gram penalty spreads as evenly as it can.
 
     The defaults raise the exponent while the learning rate falls, which packs better than the
@@ -89,18 +83,15 @@ class VectorPacking(L.LightningModule):
         betas: tuple[float, float] = (0.9, 0.95),
         optimizer: OptimizerCallable | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            betas=betas, warmup_fraction=warmup_fraction, lr_floor=lr_floor, optimizer=optimizer
+        )
         self.num_vectors = integer_at_least("num_vectors", num_vectors, 2)
         self.dim = integer_at_least("dim", dim, 1)
         require_memory("num_vectors, dim", num_vectors, dim)
         self.exponents = _exponents(exponent, num_vectors, dim)
         self.constant_lr = lr == "published"
         self.lr = _learning_rate(lr, dim)
-        self.warmup_fraction = share("warmup_fraction", warmup_fraction)
-        self.lr_floor = share("lr_floor", lr_floor)
-        self.betas = moment_decays("betas", betas)
-        self.optimizer_factory = optional(function, "optimizer", optimizer)
-        # The factory is code, and a checkpoint holds plain types only.
         self.save_hyperparameters(ignore=["optimizer"])
         start = nn.functional.normalize(torch.randn(num_vectors, dim))
         self.vectors = nn.Parameter(start)
@@ -109,9 +100,6 @@ class VectorPacking(L.LightningModule):
         self.register_buffer("last_exponent", torch.tensor(self.exponents[0]))
         self.register_buffer("restarts", torch.tensor(0))
         self.register_buffer("scale", torch.tensor(0.0))
-        self.on_bar: dict[str, Tensor] = {}
-        self._settings: Settings | None = None
-        self._total_steps = 0
 
     @property
     def rows_per_step(self) -> int:
@@ -122,8 +110,8 @@ class VectorPacking(L.LightningModule):
         """Return the best vectors seen, as unit vectors, shape (k, d)."""
         return nn.functional.normalize(self.best_vectors)
 
+    @override
     def training_step(self, batch: object, batch_idx: int) -> Tensor:
-        """Return the penalty, from the best vectors if the last step has broken the run."""
         step = self.trainer.global_step
         exponent = self._exponent_at(step)
         result = self._guarded_penalty(exponent)
@@ -131,56 +119,38 @@ class VectorPacking(L.LightningModule):
         self._keep_if_better(self.vectors, result.max_abs_cosine)
         self.scale.copy_(result.penalty.detach())
         self.last_exponent.fill_(exponent)
-        if step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
+        if self.begins_logged_step():
             self._log_step(result)
         return result.penalty
 
+    @override
     def optimizer_step(
         self,
         epoch: int,
         batch_idx: int,
         optimizer: torch.optim.Optimizer | LightningOptimizer,
-        optimizer_closure: Any = None,  # noqa: ANN401
+        optimizer_closure: Any = None,
     ) -> None:
-        """Take the step; after the last one nothing else would look at the vectors."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        # After the last step nothing else would look at the vectors.
         is_last = self.trainer.global_step + 1 >= self._total_steps
         if is_last and bool(torch.isfinite(self.vectors).all()):
             self._keep_if_better(self.vectors, max_abs_cosine(self.vectors))
 
+    @override
     def validation_step(self, batch: object, batch_idx: int) -> None:
-        """Log the largest |cosine| of the best vectors."""
         self.log("packing_val/max_abs_cosine", self.best_max_abs_cosine, batch_size=1)
 
+    @override
     def test_step(self, batch: object, batch_idx: int) -> None:
-        """Log the largest |cosine| of the best vectors."""
         self.log("packing_test/max_abs_cosine", self.best_max_abs_cosine, batch_size=1)
 
+    @override
     def predict_step(self, batch: object, batch_idx: int) -> Tensor:
-        """Return the best vectors seen, as unit vectors."""
         return self.forward()
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return the optimiser and its schedule, a factor on the learning rate per update."""
-        if self.optimizer_factory is None:
-            optimizer: torch.optim.Optimizer = AdamW([self.vectors], self.lr, betas=self.betas)
-        else:
-            optimizer = self.optimizer_factory(self.parameters())
-        self._total_steps = int(self.trainer.estimated_stepping_batches)
-        scheduler = LambdaLR(optimizer, self._lr_factor)
-        self._settings = Settings(optimizer, scheduler)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
-
-    def on_train_start(self) -> None:
-        """Let the settings of this run count, also where a checkpoint brought back others."""
-        if self._settings is not None:
-            self._settings.restore()
-
+    @override
     def train_dataloader(self) -> "EmptyBatches":
-        """Return one empty batch a step: the vectors are all the data there is."""
         if self.trainer.max_steps < 0:
             raise ValueError(
                 f"trainer.max_steps: expected 0 or more, got {self.trainer.max_steps}; the "
@@ -189,8 +159,8 @@ class VectorPacking(L.LightningModule):
         # Lightning warns of a loader without any batch, which a run of 0 steps needs.
         return EmptyBatches(max(1, self.trainer.max_steps) * self.trainer.accumulate_grad_batches)
 
+    @override
     def val_dataloader(self) -> "EmptyBatches":
-        """Return a single empty batch."""
         return EmptyBatches(1)
 
     test_dataloader = val_dataloader
@@ -219,12 +189,11 @@ class VectorPacking(L.LightningModule):
         optimizer.state.clear()  # type: ignore[union-attr]
         for group in optimizer.param_groups:  # type: ignore[union-attr]
             group["lr"] /= 2
-        step = self.trainer.global_step
-        for logger in self.loggers:
-            logger.log_metrics({"packing_train/growth_before_restart": growth}, step=step)
+        self.log_at_step({"packing_train/growth_before_restart": growth})
         rank_zero_warn(
-            f"step {step}: the sum of powers grew {growth:.3g} times; went back to the best "
-            f"vectors (max |cos| {float(self.best_max_abs_cosine):.4f}) with half the learning rate"
+            f"step {self.trainer.global_step}: the sum of powers grew {growth:.3g} times; went "
+            f"back to the best vectors (max |cos| {float(self.best_max_abs_cosine):.4f}) with half "
+            "the learning rate"
         )
 
     @torch.no_grad()
@@ -241,28 +210,25 @@ class VectorPacking(L.LightningModule):
         # An odd power keeps the sign by itself.
         return max(2.0, 2.0 * round(first * math.pow(last / first, share) / 2))
 
-    def _lr_factor(self, step: int) -> float:
-        """Cosine from 1 down to the floor, or 1; half of it after each restart."""
+    @override
+    def lr_factor(self, step: int) -> float:
+        # Half of it after each restart.
         factor = math.pow(0.5, int(self.restarts))
-        if self.constant_lr:
-            return factor
-        return factor * warmup_cosine(
-            step,
-            warmup_steps=round(self.warmup_fraction * self._total_steps),
-            total_steps=self._total_steps,
-            floor=self.lr_floor,
-        )
+        return factor if self.constant_lr else factor * super().lr_factor(step)
+
+    @override
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        return [{"params": [self.vectors]}]
 
     def _log_step(self, result: PenaltyWithMaxResult) -> None:
         """Log what the vectors of the current step have."""
         self.log("max|cos|", result.max_abs_cosine, prog_bar=True, logger=False, batch_size=1)
-        values = {
-            "packing_train/penalty": float(result.penalty.detach()),
-            "packing_train/max_abs_cosine": float(result.max_abs_cosine),
-        }
-        # The step is written by hand: Lightning's own logging counts one behind.
-        for logger in self.loggers:
-            logger.log_metrics(values, step=self.trainer.global_step)
+        self.log_at_step(
+            {
+                "packing_train/penalty": float(result.penalty.detach()),
+                "packing_train/max_abs_cosine": float(result.max_abs_cosine),
+            }
+        )
 
 
 class EmptyBatches:
