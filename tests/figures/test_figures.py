@@ -116,6 +116,19 @@ def test_abs_cosine_histogram_folds_the_signs(published: float | None) -> None:
     assert axes.get_ylabel() == "share of pairs"
 
 
+@pytest.mark.parametrize(("filled", "joined"), [(60, 1), (61, 2), (120, 2), (122, 3)])
+def test_abs_cosine_histogram_joins_neighbouring_bins(filled: int, joined: int) -> None:
+    """The fewest neighbours that leave at most 60 bins; the last one may hold fewer."""
+    positive = torch.arange(1, 201) * (torch.arange(200) < filled)
+    counts = torch.cat([torch.zeros(200), positive])
+    axes = axes_of(abs_cosine_histogram(counts, step=1, largest=0.6, welch=0.1, published=None))
+    data = axes.patches[0].get_data()  # type: ignore[attr-defined]
+    starts = range(0, filled, joined)
+    sums = [sum(range(start + 1, min(start + joined, filled) + 1)) for start in starts]
+    assert data.values == pytest.approx([each / (filled * (filled + 1) / 2) for each in sums])
+    assert data.edges == pytest.approx([start / 200 for start in (*starts, starts[-1] + joined)])
+
+
 def test_measured_against_fitted_shows_every_law() -> None:
     measured = {"full": [0.1, 0.4], "jl": [0.1, 0.2, 0.4]}
     figure = measured_against_fitted(measured, {"full": [0.11, 0.39], "jl": [0.2, 0.2, 0.3]})

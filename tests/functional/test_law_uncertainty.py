@@ -84,6 +84,29 @@ def test_draws_without_a_second_dimension_are_left_out() -> None:
     assert len(resamples["c"]) == 30
 
 
+def misfit_angle(constants: Tensor, columns: list[Tensor]) -> float:
+    """Largest |cos| between the full law's residual and its slopes: 0 at the least squares."""
+    counts, dims, observed = columns
+    logs = constants.log().requires_grad_()
+    factor, a, b, c = logs.exp()
+    predicted = (factor * (counts**a / dims).log() ** b / dims**c).sqrt()
+    slopes = torch.stack([torch.autograd.grad(p, logs, retain_graph=True)[0] for p in predicted])
+    residual = (predicted - observed).detach()
+    return float(torch.cosine_similarity(slopes, residual[:, None], dim=0).abs().max())
+
+
+def test_draws_whose_fit_has_not_converged_are_left_out() -> None:
+    # Points this far from the law: one of the first eight fits is still moving after its steps.
+    columns = list(points("full", 0.12))
+    resamples = bootstrap_packing_law(*columns, law="full", num_resamples=8)
+    draws = torch.randint(35, (16, 35), generator=torch.Generator().manual_seed(0))
+    drawn = [[column[draw] for column in columns] for draw in draws]
+    fits = torch.stack(list(resamples.values()), 1)
+    angles = [min(misfit_angle(constants, own) for own in drawn) for constants in fits]
+    assert len(angles) == 8
+    assert max(angles) < 1e-8
+
+
 def test_published_constants_lie_inside_their_interval() -> None:
     columns = [
         torch.tensor(column, dtype=torch.float64)
