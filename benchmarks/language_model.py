@@ -29,14 +29,7 @@ from callbacks import (
     UnembeddingOverlap,
 )
 from toolkit.data import TextCorpus
-from toolkit.measures import (
-    Subject,
-    deviation_points,
-    pga_points,
-    probe_points,
-    spectrum_points,
-    unembedding_points,
-)
+from toolkit.measures import MEASURES, Subject
 from toolkit.models import LanguageModel
 
 POCKET = Path(__file__).parent.parent / "configs" / "pocket.yaml"
@@ -87,11 +80,7 @@ def print_measurement(new_subject: Callable[[], Subject], rounds: int) -> None:
     parts: dict[str, Callable[[Subject], object]] = {
         "forward, test texts": lambda fresh: fresh.states("test"),
         "forward, train texts": lambda fresh: fresh.states("train"),
-        "pga": pga_points,
-        "probe": probe_points,
-        "spectrum": spectrum_points,
-        "epsilon": deviation_points,
-        "unembedding": unembedding_points,
+        **MEASURES,
     }
     seconds: dict[str, list[float]] = {name: [] for name in parts}
     for _ in range(rounds):

@@ -3,6 +3,7 @@
 from callbacks.base import MeasurementCallback
 from callbacks.checkpoint_schedule import CheckpointSchedule
 from callbacks.embedding_deviation import EmbeddingDeviation
+from callbacks.language_model import LanguageModelCallback, TextCallback
 from callbacks.linear_probe import LinearProbe
 from callbacks.moment import Moment
 from callbacks.packing_geometry import PackingGeometry
@@ -18,6 +19,7 @@ from toolkit.runs.points import Point
 __all__ = [
     "CheckpointSchedule",
     "EmbeddingDeviation",
+    "LanguageModelCallback",
     "LinearProbe",
     "MeasurementCallback",
     "Moment",
@@ -28,6 +30,7 @@ __all__ = [
     "Spectrum",
     "SubspacePGA",
     "SuperpositionGeometry",
+    "TextCallback",
     "TextSet",
     "UnembeddingOverlap",
 ]

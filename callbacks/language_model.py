@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
 from torch import Tensor
+from typing_extensions import override
 
+from callbacks._declared import complete
 from callbacks._held import held_tokenizer
 from callbacks.base import MeasurementCallback
 from callbacks.moment import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
+from toolkit.measures.declaration import Measure
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.model_logger import is_walk
-from toolkit.runs.points import values_by_layer
+from toolkit.runs.points import Point, values_by_layer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 class LanguageModelCallback(MeasurementCallback):
     """Measures the Hugging Face causal language model that a LightningModule holds.
 
+    A subclass names its ``declaration`` and is then complete: its metric, constructor arguments,
+    documentation, columns, figures and headlines come from it.
+
     Args:
         rows: Which rows of the embedding matrices count: those that the tokenizer really has, or
             all. Without a tokenizer all count.
@@ -34,9 +40,27 @@ class LanguageModelCallback(MeasurementCallback):
         attribute: Where the LightningModule holds the language model, needed if it holds several.
         paths: Module paths of an unknown family
             (`toolkit.lm.architecture.families.language_model_parts`).
-        schedule: When to measure, see `MeasurementCallback`.
-        on_error: What a failed measurement costs, see `MeasurementCallback`.
+        **options: Arguments of `MeasurementCallback`.
+
+    Attributes:
+        declaration: The measure; this class and `TextCallback` have none.
+        heat_maps: Labels, by quantity, of the figures by layer and step.
+        options: The measure's options.
+
+    Raises:
+        ValueError: If an argument is out of range or, in ``setup``, the model cannot be measured.
     """
+
+    declaration: ClassVar[Measure[Any]]
+    metric: ClassVar[str] = ""
+    heat_maps: ClassVar[Mapping[str, str]] = {}
+    options: Any
+
+    @override
+    def __init_subclass__(cls) -> None:
+        if "declaration" in vars(cls):
+            complete(cls, cls.declaration)
+        super().__init_subclass__()
 
     def __init__(
         self,
@@ -45,28 +69,45 @@ class LanguageModelCallback(MeasurementCallback):
         tokenizer: str | None = None,
         attribute: str | None = None,
         paths: dict[str, str] | None = None,
-        schedule: int | list[int] | Literal["log"] = "log",
-        on_error: Literal["raise", "warn"] | None = None,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(schedule=schedule, on_error=on_error)
+        if not hasattr(self, "declaration"):
+            raise TypeError(
+                f"{type(self).__name__}: expected the declaration of a measure, got none; derive a "
+                "class that names one"
+            )
+        super().__init__(**options)
         self.rows: Literal["tokenizer", "all"] = one_of("rows", rows, "tokenizer", "all")
         self.tokenizer = optional(valid_text, "tokenizer", tokenizer)
         self.attribute = optional(valid_text, "attribute", attribute)
         self.paths = optional(text_mapping, "paths", paths)
         self._deferred = False
 
+    @override
+    def measure(self, moment: Moment) -> list[Point]:
+        return self.declaration.points(self.subject(moment), self.options)
+
+    @override
     def arguments(self) -> dict[str, Any]:
-        """Return what the numbers of every language model callback depend on."""
-        names = ("rows", "tokenizer", "attribute", "paths")
-        return {name: getattr(self, name) for name in names}
+        # YAML knows no tuples: a state saved before and after has the same key.
+        plain = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(self.options).items()}
+        return {**self._reading(), **plain}
 
+    @override
     def conditions(self, moment: Moment) -> dict[str, Any]:
-        """Return the arguments, those that the model or its texts decided as they were used."""
-        used = {**self.arguments(), **self.subject(moment).conditions()}
-        return used if self.tokenizer is None else {**used, "tokenizer": self.tokenizer}
+        subject = self.subject(moment)
+        used = {**self.arguments(), **subject.conditions()}
+        if self.tokenizer is not None:
+            used["tokenizer"] = self.tokenizer
+        return {**used, **self.declaration.used_options(subject, self.options)}
 
+    @override
+    def headline_lines(self) -> list[str]:
+        return self.declaration.headlines(self.history, self.tag)
+
+    @override
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
-        """Return the embedding matrices: hashing a whole model would cost more than measuring."""
+        # Hashing a whole model would cost more than measuring.
         from toolkit.lm.architecture.families import language_model_parts  # noqa: PLC0415
         from toolkit.lm.architecture.parts import embedding_matrix  # noqa: PLC0415
         from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
@@ -75,18 +116,19 @@ class LanguageModelCallback(MeasurementCallback):
         parts = language_model_parts(model, paths=self.paths)
         return [(name, embedding_matrix(parts, name)) for name in ("input", "output")]
 
+    @override
     def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look for the model, as soon as there is one."""
         from transformers import PreTrainedModel  # noqa: PLC0415
 
+        # A LightningModule may build its model in its own ``setup``.
         self._deferred = not any(isinstance(m, PreTrainedModel) for m in pl_module.modules())
         if not self._deferred:
-            self.check_subject(self._new_subject(trainer, pl_module))
+            self._check_new_subject(trainer, pl_module)
 
+    @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look for a model that the LightningModule builds in its own ``setup``."""
         if self._deferred:
-            self.check_subject(self._new_subject(trainer, pl_module))
+            self._check_new_subject(trainer, pl_module)
 
     def check_subject(self, subject: "Subject") -> None:
         """Raise a ValueError, before the first step, if this model cannot be measured."""
@@ -103,6 +145,16 @@ class LanguageModelCallback(MeasurementCallback):
             moment.shared[key] = self._new_subject(moment.trainer, moment.pl_module)
         subject: Subject = moment.shared[key]
         return subject
+
+    def _check_new_subject(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        subject = self._new_subject(trainer, pl_module)
+        self.check_subject(subject)
+        self.declaration.check_subject(subject, self.options)
+
+    def _reading(self) -> dict[str, Any]:
+        """Return the arguments that say which model and rows are measured."""
+        names = ("rows", "tokenizer", "attribute", "paths")
+        return {name: getattr(self, name) for name in names}
 
     def _subject_key(self) -> tuple[Any, ...]:
         return (self.rows, self.tokenizer, self.attribute, self.paths)
@@ -146,15 +198,12 @@ class TextCallback(LanguageModelCallback):
         layers: Names of the layers, ``layer_00`` (what enters the first block), ``layer_01`` to
             ``layer_L`` (after each block), ``final`` (what the unembedding multiplies); all by
             default.
-        rows: See `LanguageModelCallback`.
-        tokenizer: See `LanguageModelCallback`.
-        attribute: See `LanguageModelCallback`.
-        paths: See `LanguageModelCallback`.
-        schedule: When to measure, see `MeasurementCallback`.
-        on_error: What a failed measurement costs, see `MeasurementCallback`.
+        **options: Arguments of `LanguageModelCallback` and `MeasurementCallback`.
+
+    Raises:
+        ValueError: If an argument is out of range or, in ``setup``, the model cannot be measured.
     """
 
-    heat_maps: ClassVar[Mapping[str, str]] = {}
     draws_values: ClassVar[bool] = True
 
     def __init__(
@@ -162,35 +211,19 @@ class TextCallback(LanguageModelCallback):
         *,
         texts: TextSet | None = None,
         layers: list[str] | None = None,
-        rows: Literal["tokenizer", "all"] = "tokenizer",
-        tokenizer: str | None = None,
-        attribute: str | None = None,
-        paths: dict[str, str] | None = None,
-        schedule: int | list[int] | Literal["log"] = "log",
-        on_error: Literal["raise", "warn"] | None = None,
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        super().__init__(
-            rows=rows,
-            tokenizer=tokenizer,
-            attribute=attribute,
-            paths=paths,
-            schedule=schedule,
-            on_error=on_error,
-        )
+        super().__init__(**options)
         self.texts = TextSet() if texts is None else instance("texts", texts, TextSet)
         self.layers = optional(names, "layers", layers)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the texts and layers beside what every language model callback has."""
-        return {**super().arguments(), "texts": asdict(self.texts), "layers": self.layers}
-
+    @override
     def conditions(self, moment: Moment) -> dict[str, Any]:
-        """Return the arguments and what the texts turned out to be."""
         used = super().conditions(moment)
         return {**used, "texts": {**asdict(self.texts), **used["texts"]}}
 
+    @override
     def check_subject(self, subject: "Subject") -> None:
-        """Refuse a model without a tokenizer, and layers that it does not have."""
         super().check_subject(subject)
         if subject.tokenizer is None:
             raise ValueError(
@@ -199,12 +232,12 @@ class TextCallback(LanguageModelCallback):
             )
         subject.select(self.layers)
 
+    @override
     def subject(self, moment: Moment) -> "Subject":
-        """Return model and texts, seen at this callback's layers."""
         return super().subject(moment).select(self.layers)
 
+    @override
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
-        """Return a heat map, layer by step, of each of `heat_maps`."""
         from toolkit.figures.layers import layer_step_heat_map  # noqa: PLC0415
 
         figures = {}
@@ -218,9 +251,15 @@ class TextCallback(LanguageModelCallback):
             )
         return figures
 
+    @override
+    def _reading(self) -> dict[str, Any]:
+        return {**super()._reading(), "texts": asdict(self.texts), "layers": self.layers}
+
+    @override
     def _subject_key(self) -> tuple[Any, ...]:
         return (*super()._subject_key(), self.texts)
 
+    @override
     def _new_subject(
         self,
         trainer: L.Trainer,

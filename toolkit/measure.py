@@ -1,36 +1,20 @@
 """Measure a loaded language model, without a Trainer."""
 
-from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from toolkit.data.labelled_texts import LabelledTexts
 from toolkit.functional._checks import integer_at_least, names, shown
-from toolkit.measures import (
-    Subject,
-    deviation_points,
-    pga_points,
-    probe_points,
-    spectrum_points,
-    unembedding_points,
-    used_k,
-)
+from toolkit.measures import MEASURES, Subject
+from toolkit.measures.declaration import Need
 from toolkit.measures.subject import Rows
-from toolkit.runs.points import Point, measurement_rows
+from toolkit.runs.points import measurement_rows
 from toolkit.runs.provenance import dtype_names, versions, weights_hash
 from toolkit.runs.table import MeasurementRow
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-MEASURES: dict[str, Callable[..., list[Point]]] = {
-    "pga": pga_points,
-    "epsilon": deviation_points,
-    "probe": probe_points,
-    "spectrum": spectrum_points,
-    "unembedding": unembedding_points,
-}
 
 
 def measure(
@@ -57,9 +41,8 @@ def measure(
         model: A causal language model.
         tokenizer: Its tokenizer; without one only the embedding matrices can be measured.
         texts: Labelled texts, or texts alone, for which there is no probe.
-        metrics: Which of ``pga``, ``epsilon``, ``probe``, ``spectrum`` and ``unembedding``, or
-            for each its options (those of `toolkit.measures`); by default all that the
-            arguments allow.
+        metrics: Names among `toolkit.measures.MEASURES` (``pga``, ``epsilon``, ...), or for each
+            its options; by default all that the arguments allow.
         layers: Names of the layers, by default all.
         rows: Which rows of the matrices count: those that the tokenizer really has, or all.
         pooling: The ``last`` token's vector, or the ``mean`` over the tokens.
@@ -97,53 +80,52 @@ def measure(
     }
     measured = []
     for metric, options in chosen.items():
+        declared = MEASURES[metric]
+        declared.check_subject(subject, options)
         with suited_to(model):
-            points = MEASURES[metric](subject, **options)
-        conditions = {**subject.conditions(), **encoding, **_used(metric, options, subject)}
+            points = declared.points(subject, options)
+        used = declared.conditions(subject, options)
         named = [point._replace(metric=point.metric or metric) for point in points]
+        conditions = {**subject.conditions(), **encoding, **used}
         measured += measurement_rows(named, {**common, "conditions": conditions})
     return measured
-
-
-def _used(metric: str, options: Mapping[str, Any], subject: Subject) -> dict[str, Any]:
-    """Return all options of a metric, those left out as they were used."""
-    parameters = signature(MEASURES[metric]).parameters.values()
-    used = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY} | dict(options)
-    if metric == "pga":
-        used["k"] = used_k(subject, used["k"])
-    return used
 
 
 def _chosen(
     metrics: Mapping[str, Mapping[str, Any]] | Sequence[str] | None,
     tokenizer: "PreTrainedTokenizerBase | None",
     texts: LabelledTexts | Sequence[str] | None,
-) -> dict[str, Mapping[str, Any]]:
-    """Return the options of each metric that is wanted."""
+) -> dict[str, Any]:
+    """Return the options, checked, of each metric to measure."""
     if metrics is None:
-        without_texts = {"epsilon", "unembedding"}
-        without_labels = {*without_texts, "pga", "spectrum"}
-        possible = set(MEASURES) if isinstance(texts, LabelledTexts) else without_labels
-        possible = without_texts if tokenizer is None or texts is None else possible
-        metrics = [name for name in MEASURES if name in possible]
+        available = _available(tokenizer, texts)
+        metrics = [name for name, declared in MEASURES.items() if declared.needs <= available]
     wanted = (
         metrics if isinstance(metrics, Mapping) else {key: {} for key in names("metrics", metrics)}
     )
-    for name, options in wanted.items():
-        if not isinstance(name, str) or name not in MEASURES:
-            raise ValueError(
-                f"metrics: expected names among {', '.join(MEASURES)}, got {shown(name)}"
-            )
-        _check_options(name, options)
-    return dict(wanted)
+    return {name: _checked_options(name, options) for name, options in wanted.items()}
 
 
-def _check_options(metric: str, options: object) -> None:
-    """Raise a ValueError that begins with metrics unless the metric has these options."""
-    parameters = signature(MEASURES[metric]).parameters.values()
-    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-    if not isinstance(options, Mapping) or not set(options) <= known:
+def _available(
+    tokenizer: "PreTrainedTokenizerBase | None", texts: LabelledTexts | Sequence[str] | None
+) -> set[Need]:
+    """Return the needs of measures that these arguments satisfy."""
+    if tokenizer is None or texts is None:
+        return {"matrices"}
+    labels: set[Need] = {"labels"} if isinstance(texts, LabelledTexts) else set()
+    return {"matrices", "texts", *labels}
+
+
+def _checked_options(metric: object, options: object) -> Any:  # noqa: ANN401
+    """Return the options of a metric, or raise a ValueError that names what is wrong."""
+    if not isinstance(metric, str) or metric not in MEASURES:
         raise ValueError(
-            f"metrics: expected options of {metric} among {', '.join(sorted(known)) or 'none'}, "
+            f"metrics: expected names among {', '.join(MEASURES)}, got {shown(metric)}"
+        )
+    known = sorted(MEASURES[metric].option_names)
+    if not isinstance(options, Mapping) or not set(options) <= set(known):
+        raise ValueError(
+            f"metrics: expected options of {metric} among {', '.join(known) or 'none'}, "
             f"got {shown(options)}"
         )
+    return MEASURES[metric].options(**options)

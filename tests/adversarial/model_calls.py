@@ -29,14 +29,7 @@ from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.lm.reading.tokenizers import load_tokenizer
 from toolkit.lm.weights.embedding import read_embedding
 from toolkit.measure import measure
-from toolkit.measures import (
-    Subject,
-    deviation_points,
-    pga_points,
-    probe_points,
-    spectrum_points,
-    unembedding_points,
-)
+from toolkit.measures import MEASURES, Subject
 
 
 @cache
@@ -119,12 +112,9 @@ CALLS: dict[str, tuple[Callable[..., Any], Call]] = {
             ),
         },
     ),
-    "deviation_points": (
-        deviation_points,
-        {"subject": _SUBJECT, "num_sigma": number(2.0, bad=(-1,))},
-    ),
-    "pga_points": (
-        pga_points,
+    "epsilon": (MEASURES["epsilon"], {"subject": _SUBJECT, "num_sigma": number(2.0, bad=(-1,))}),
+    "pga": (
+        MEASURES["pga"],
         {
             "subject": _SUBJECT,
             "k": integer(2, optional=True).refusing(above=10**6),
@@ -135,12 +125,12 @@ CALLS: dict[str, tuple[Callable[..., Any], Call]] = {
             "fold_norm": flag(),
         },
     ),
-    "probe_points": (
-        probe_points,
+    "probe": (
+        MEASURES["probe"],
         {"subject": _SUBJECT, "l2": numbers([0.1]), "max_iter": integer(5)},
     ),
-    "spectrum_points": (spectrum_points, {"subject": _SUBJECT, "fit_range": WIDE_RANKS}),
-    "unembedding_points": (unembedding_points, {"subject": _SUBJECT}),
+    "spectrum": (MEASURES["spectrum"], {"subject": _SUBJECT, "fit_range": WIDE_RANKS}),
+    "unembedding": (MEASURES["unembedding"], {"subject": _SUBJECT}),
 }
 # Right arguments would take a file.
 FILES: dict[str, tuple[Callable[..., Any], Call]] = {

@@ -13,6 +13,7 @@ from toolkit import data, metrics, models
 
 # Values and base classes, which nothing is configured with.
 _NOT_TRIED = {"ActiveCells", "Frequencies", "LabelledTexts", "MeasurementCallback", "Moment"}
+_NOT_TRIED |= {"LanguageModelCallback", "TextCallback"}
 _NOT_TRIED |= {"Point", "load_ag_news"}  # tried with the files that it reads
 
 

@@ -225,6 +225,6 @@ def test_integers_that_arrays_cannot_hold(number: int) -> None:
 
 
 def test_numbers_of_draws_have_a_limit() -> None:
-    assert SubspacePGA(num_null=1_000_000).num_null == 1_000_000
+    assert SubspacePGA(num_null=1_000_000).options.num_null == 1_000_000
     with pytest.raises(ValueError, match=r"^num_null: expected an integer from 2 to 1,000,000, "):
         SubspacePGA(num_null=1_000_001)

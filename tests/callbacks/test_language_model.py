@@ -265,7 +265,7 @@ def test_headlines(tmp_path: Path) -> None:
 
 
 def test_the_histogram_of_a_large_vocabulary_takes_some_rows() -> None:
-    from callbacks.embedding_deviation import _MAX_ROWS, _drawn
+    from toolkit.figures.deviation import _MAX_ROWS, _drawn
 
     rows = torch.arange(3 * _MAX_ROWS)[:, None]
     drawn = _drawn(rows)

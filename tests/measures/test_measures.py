@@ -1,6 +1,8 @@
 """Each measure against the pure functions, on tensors taken from the model by hand."""
 
+import inspect
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -28,16 +30,14 @@ from toolkit.functional import (
 )
 from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.measure import measure
-from toolkit.measures import (
-    Subject,
-    deviation_points,
-    pga_points,
-    probe_points,
-    spectrum_points,
-    unembedding_points,
-)
+from toolkit.measures import MEASURES, Measure, Subject
 from toolkit.runs.points import Point
 
+deviation_points = MEASURES["epsilon"]
+pga_points = MEASURES["pga"]
+probe_points = MEASURES["probe"]
+spectrum_points = MEASURES["spectrum"]
+unembedding_points = MEASURES["unembedding"]
 LAYERS = ["layer_00", "layer_01", "layer_02", "layer_03", "final"]
 NUM_TOKENS = len(VOCABULARY)
 LABELLED = LabelledTexts(
@@ -239,6 +239,10 @@ def test_layers_that_are_not_finite_are_counted(measured: Any) -> None:
         model.gpt_neox.layers[1].mlp.dense_4h_to_h.bias[3] = math.nan
     points = measured(subject(model))
     values = by_name(points)
+    bad = {p.layer: p.value for p in points if p.quantity == "num_nonfinite"}
+    for point in points:
+        if point.quantity != "num_nonfinite" and bad.get(point.layer):
+            assert point.reason == f"{bad[point.layer]} values are not finite"
     assert values["num_nonfinite", "layer_01"] == 0
     # One coordinate after the second block, everything after a norm has seen it.
     assert values["num_nonfinite", "layer_02"] >= len(TEXTS)
@@ -292,11 +296,13 @@ def test_matrices_that_are_not_finite_are_counted(measured: Any) -> None:
         model.get_output_embeddings().weight[2, :3] = math.inf
         # A row that no token has does not count.
         model.get_output_embeddings().weight[NUM_ROWS - 1, 0] = math.nan
-    values = by_name(measured(subject(model)))
+    points = measured(subject(model))
+    values = by_name(points)
     assert values["num_nonfinite", "output"] == 3
-    others = {k: v for k, v in values.items() if k[1] == "output" and k[0] != "num_nonfinite"}
-    assert others
-    assert all(math.isnan(v) for k, v in others.items() if k[0] != "num_dropped" or v)
+    others = [p for p in points if p.layer == "output" and p.quantity != "num_nonfinite"]
+    assert len(others) >= 6
+    assert all(math.isnan(point.value) for point in others)
+    assert {point.reason for point in others} == {"3 values are not finite"}
 
 
 def test_a_readout_that_is_not_finite_leaves_pga_unknown() -> None:
@@ -382,6 +388,36 @@ def test_without_a_tokenizer_all_rows_count() -> None:
     seen = Subject(tiny_model(), None)
     assert seen.rows == "all"
     assert {len(matrix) for matrix in seen.matrices.values()} == {NUM_ROWS}
+
+
+@pytest.mark.parametrize("declared", MEASURES.values(), ids=lambda declared: declared.name)
+def test_what_is_declared_is_what_is_measured(declared: Measure[Any]) -> None:
+    points = declared(subject())
+    places = {"layer": LAYERS, "matrix": ["input", "output"], "": [""]}
+    if declared.name == "unembedding":
+        places["matrix"] = ["output"]
+    wanted = {
+        (quantity.metric, quantity.name, place)
+        for quantity in declared.quantities
+        for place in places[quantity.place]
+    }
+    found = {(p.metric, p.quantity, p.layer) for p in points if p.quantity != "num_nonfinite"}
+    assert found == wanted
+    assert {p.layer for p in points if p.quantity == "num_nonfinite"} == {
+        place for _, _, place in wanted if place
+    }
+
+
+@pytest.mark.parametrize("declared", MEASURES.values(), ids=lambda declared: declared.name)
+def test_each_option_and_quantity_is_documented(declared: Measure[Any]) -> None:
+    documented = inspect.getdoc(declared.options) or ""
+    assert all(
+        re.search(rf"^    {name}: \w", documented, re.MULTILINE) for name in declared.option_names
+    )
+    for quantity in declared.quantities:
+        assert quantity.label
+        assert quantity.meaning
+        assert "\n" not in quantity.meaning
 
 
 def test_number_of_layers() -> None:

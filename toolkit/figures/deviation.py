@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from toolkit.figures.style import BLUE, GREY, ORANGE, new_axes
+from toolkit.functional import cosine_histogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 _PALE = "#aaaaaa"
 # More names would cover the points.
 _MOST_NAMES = 8
+# A histogram over all pairs of a large vocabulary would cost more than all measurements.
+_MAX_ROWS = 4096
 
 
 def deviation_against_dim(
@@ -72,6 +76,28 @@ def _shade_classes(axes: "Axes") -> None:
     axes.axhspan(low, 0.1, color=BLUE, alpha=0.1, linewidth=0)
     for name, y, side in (("class 1", 0.205, "bottom"), ("class 2", 0.098, "top")):
         axes.text(0.01, y, name, color=GREY, va=side, transform=axes.get_yaxis_transform())
+
+
+def matrix_histograms(
+    matrices: Mapping[str, Tensor], *, step: int, epsilons: Mapping[str, float]
+) -> "Figure":
+    """Draw the cosines of the rows of matrices, of a large one those of evenly spaced rows.
+
+    Args:
+        matrices: Matrices of finite numbers by name, shape (rows, d).
+        step: Optimiser updates behind the matrices.
+        epsilons: Deviation by matrix.
+    """
+    counts = {name: cosine_histogram(_drawn(m)).counts.cpu() for name, m in matrices.items()}
+    drawn = _MAX_ROWS if any(len(m) > _MAX_ROWS for m in matrices.values()) else None
+    return cosine_histograms(counts, step=step, epsilons=epsilons, num_drawn=drawn)
+
+
+def _drawn(matrix: Tensor) -> Tensor:
+    """Return the matrix, or evenly spaced rows of a large one."""
+    if len(matrix) <= _MAX_ROWS:
+        return matrix
+    return matrix[torch.linspace(0, len(matrix) - 1, _MAX_ROWS, device=matrix.device).long()]
 
 
 def cosine_histograms(

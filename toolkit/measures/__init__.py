@@ -1,21 +1,32 @@
-"""What is measured on a loaded language model: tensors from `toolkit.lm`, values as points."""
+"""What is measured on a loaded language model: tensors from `toolkit.lm`, values as points.
 
-from toolkit.measures.deviation import deviation_points
-from toolkit.measures.pga import default_k, pga_points, used_k
-from toolkit.measures.probe import probe_points
-from toolkit.measures.spectrum import spectrum_points
+A measure is declared once, in a file of its own; callbacks, `toolkit.measure.measure`, walks and
+the documentation's tables are derived from `MEASURES`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolkit.measures.declaration import Measure, NoOptions, Quantity, table_lines
+from toolkit.measures.deviation import DEVIATION
+from toolkit.measures.pga import PGA, default_k
+from toolkit.measures.probe import PROBE
+from toolkit.measures.spectrum import SPECTRUM
 from toolkit.measures.subject import Subject
 from toolkit.measures.text_set import TextSet
-from toolkit.measures.unembedding import unembedding_points
+from toolkit.measures.unembedding import UNEMBEDDING
 
 __all__ = [
+    "MEASURES",
+    "Measure",
+    "NoOptions",
+    "Quantity",
     "Subject",
     "TextSet",
     "default_k",
-    "deviation_points",
-    "pga_points",
-    "probe_points",
-    "spectrum_points",
-    "unembedding_points",
-    "used_k",
+    "table_lines",
 ]
+
+MEASURES: Mapping[str, Measure[Any]] = {
+    each.name: each for each in (PGA, DEVIATION, PROBE, SPECTRUM, UNEMBEDDING)
+}

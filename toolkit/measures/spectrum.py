@@ -1,77 +1,103 @@
 """Spectral metrics, layer by layer."""
 
-import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from toolkit.functional import covariance_eigenvalues, mean_cosine, rankme
-from toolkit.functional._checks import instance
 from toolkit.functional._eigenvalues import (
     alpha_from_eigenvalues,
     check_fit_range,
     condition_from_eigenvalues,
     participation_from_eigenvalues,
 )
+from toolkit.measures.declaration import Measure, Quantity
+from toolkit.measures.places import Value, Values, layer_points
 from toolkit.measures.subject import Subject
-from toolkit.runs.points import Point, num_nonfinite
+from toolkit.runs.points import Point
 
 _QUANTITIES = (
-    "rankme",
-    "alpha_req",
-    "alpha_req_r2",
-    "mean_cosine",
-    "condition_number",
-    "participation_ratio",
-    "num_distinct",
+    Quantity(
+        name="rankme",
+        label="RankMe",
+        meaning="effective rank of the states, uncentred (arXiv 2210.02885)",
+        heat_map=True,
+        headline=True,
+    ),
+    Quantity(
+        name="alpha_req",
+        label="alpha-ReQ",
+        meaning="decay exponent of the covariance's eigenvalues (arXiv 2202.05808)",
+    ),
+    Quantity(
+        name="alpha_req_r2",
+        label="R^2 of alpha-ReQ",
+        meaning="R^2 of the fit behind `alpha_req`",
+    ),
+    Quantity(
+        name="mean_cosine",
+        label="mean cosine",
+        meaning="mean cosine similarity of the vectors of two texts",
+    ),
+    Quantity(
+        name="condition_number",
+        label="condition number",
+        meaning="largest over smallest eigenvalue of the covariance, infinite without full rank",
+    ),
+    Quantity(
+        name="participation_ratio",
+        label="participation ratio",
+        meaning="(sum of the covariance's eigenvalues)^2 / sum of their squares",
+    ),
+    Quantity(
+        name="num_distinct", label="distinct texts", meaning="number of different vectors of texts"
+    ),
 )
 
 
-def spectrum_points(subject: Subject, *, fit_range: tuple[int, int] = (11, 100)) -> list[Point]:
-    """Measure the spectrum of the test texts' states at each layer.
+@dataclass(frozen=True, kw_only=True)
+class SpectrumOptions:
+    """Options of the spectral metrics.
 
     Args:
-        subject: Model and texts.
         fit_range: First and last eigenvalue of alpha-ReQ's fit, counted from 1.
 
-    Returns:
-        ``rankme`` (arXiv 2210.02885, uncentred), ``alpha_req`` (arXiv 2202.05808) with
-        ``alpha_req_r2``, ``mean_cosine``, ``condition_number`` (infinite without full rank),
-        ``participation_ratio``, ``num_distinct`` texts' vectors and ``num_nonfinite``.
-
     Raises:
-        ValueError: If ``fit_range`` is no range of ranks or there are fewer than 3 texts.
+        ValueError: If it is no range of ranks.
     """
-    instance("subject", subject, Subject)
-    check_fit_range(fit_range)
-    points = []
-    for layer, hidden in subject.states("test").items():
-        bad, num_texts = num_nonfinite(hidden), len(hidden)
-        points.append(Point("num_nonfinite", layer, bad, num_texts))
-        values = dict.fromkeys(_QUANTITIES, math.nan)
-        reasons = dict.fromkeys(_QUANTITIES, f"{bad} values are not finite")
-        if not bad:
-            values, reasons = _values(hidden, fit_range)
-        points += [
-            Point(name, layer, value, num_texts, reason=reasons.get(name, ""))
-            for name, value in values.items()
-        ]
-    return points
+
+    fit_range: tuple[int, int] = (11, 100)
+
+    def __post_init__(self) -> None:
+        check_fit_range(self.fit_range)
 
 
-def _values(hidden: Tensor, fit_range: tuple[int, int]) -> tuple[dict[str, float], dict[str, str]]:
-    """The quantities of one layer, and why some are NaN; one decomposition serves the centred."""
+def _spectrum_points(subject: Subject, options: SpectrumOptions) -> list[Point]:
+    return layer_points(subject, _QUANTITIES, lambda _, hidden: _values(hidden, options.fit_range))
+
+
+def _values(hidden: Tensor, fit_range: tuple[int, int]) -> Values:
+    """Return the values of one layer; one decomposition serves all that are centred."""
     num_texts, dim = hidden.shape
     eigenvalues = covariance_eigenvalues(hidden)
     alpha = alpha_from_eigenvalues(eigenvalues, fit_range)
-    values = (
-        float(rankme(hidden)),
-        alpha.alpha,
-        alpha.r2,
-        float(mean_cosine(hidden).value),
-        float(condition_from_eigenvalues(eigenvalues, min(num_texts - 1, dim))),
-        float(participation_from_eigenvalues(eigenvalues)),
-        len(torch.unique(hidden, dim=0)),
-    )
-    reasons = dict.fromkeys(("alpha_req", "alpha_req_r2"), alpha.reason)
-    return dict(zip(_QUANTITIES, values, strict=True)), reasons
+    return {
+        "rankme": float(rankme(hidden)),
+        "alpha_req": Value(alpha.alpha, reason=alpha.reason),
+        "alpha_req_r2": Value(alpha.r2, reason=alpha.reason),
+        "mean_cosine": float(mean_cosine(hidden).value),
+        "condition_number": float(condition_from_eigenvalues(eigenvalues, min(num_texts - 1, dim))),
+        "participation_ratio": float(participation_from_eigenvalues(eigenvalues)),
+        "num_distinct": len(torch.unique(hidden, dim=0)),
+    }
+
+
+SPECTRUM = Measure(
+    name="spectrum",
+    summary="the spectrum of each layer's states of the test texts",
+    needs=frozenset({"texts"}),
+    options=SpectrumOptions,
+    quantities=_QUANTITIES,
+    points=_spectrum_points,
+)

@@ -117,7 +117,7 @@ class Subject:
         used = {"rows": self.rows, "tokenizer": _name(self.tokenizer)}
         if self._texts is None:
             return used
-        texts: dict[str, Any] = {"num_test": len(self._test_texts)}
+        texts: dict[str, Any] = {"num_test": len(self.test_texts)}
         if isinstance(self._texts, LabelledTexts):
             texts |= {
                 "num_train": len(self._texts.train_texts),
@@ -135,7 +135,7 @@ class Subject:
         if part not in self._states:
             if self.tokenizer is None:
                 raise ValueError("tokenizer: expected one to read texts with, got none; pass it")
-            texts = self.labelled.train_texts if part == "train" else self._test_texts
+            texts = self.labelled.train_texts if part == "train" else self.test_texts
             self._states[part] = hidden_states(
                 self.model,
                 self.tokenizer,
@@ -176,7 +176,12 @@ class Subject:
         return self._nonfinite_readouts[key]
 
     @property
-    def _test_texts(self) -> Sequence[str]:
+    def test_texts(self) -> Sequence[str]:
+        """The texts to measure on.
+
+        Raises:
+            ValueError: If there are no texts.
+        """
         if self._texts is None:
             raise ValueError("texts: expected texts to measure on, got none; pass them")
         if isinstance(self._texts, LabelledTexts):
