@@ -314,7 +314,7 @@ def test_what_is_done_is_not_done_again(
     before = (version / "measurements.csv").read_bytes()
     curves = curves_of(version / "tiny")
     with monkeypatch.context() as patched:
-        patched.setattr(walk.Walk, "_measure", None)
+        patched.setattr(walk.Walk, "_measure_checkpoint", None)
         assert probe(tmp_path, local(f"{folders}/step-00*4", name="tiny")) == 0
     assert "After step 64" in capsys.readouterr().out
     assert (version / "measurements.csv").read_bytes() == before
