@@ -12,6 +12,7 @@ from typing_extensions import override
 from callbacks._held import held_tokenizer
 from callbacks.base import SHARDED
 from callbacks.schedule import Schedule, last_step, takes_no_step
+from toolkit.atomic import replacing
 from toolkit.functional._checks import flag, optional, valid_text
 from toolkit.lm.checkpoints.saving import save_folder
 from toolkit.runs.checkpoint import RunCheckpoint
@@ -169,10 +170,8 @@ class CheckpointSchedule(RunCheckpoint):
         source = Path(str(trainer.ckpt_path))
         # Copied, not saved: what the loops count is no longer what it was at the step's end.
         if not path.exists() and source.is_file():
-            temporary = path.with_name(f".{path.stem}.tmp")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, temporary)
-            temporary.replace(path)
+            with replacing(path) as temporary:
+                shutil.copyfile(source, temporary)
         if self.save_hf:
             self._save_folder(trainer, pl_module)
 

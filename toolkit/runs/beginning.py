@@ -9,6 +9,7 @@ import lightning as L
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from typing_extensions import override
 
+from toolkit.atomic import write_atomically
 from toolkit.console.held_stderr import HeldStderr, RefusedRunError
 from toolkit.console.training import FirstStep
 from toolkit.runs.folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
@@ -126,10 +127,7 @@ class RunBeginning(FirstStep):
             spared = self._new_files.event_files() if self._new_files else set()
             rewind(folder, spared=spared)
             _keep_earlier(folder, self._config)
-        folder.mkdir(parents=True, exist_ok=True)
-        temporary = (folder / CONFIG).with_suffix(".tmp")
-        temporary.write_text(self._config, encoding="utf-8")
-        temporary.replace(folder / CONFIG)
+        write_atomically(folder / CONFIG, self._config.encode())
 
     def _continues(self, folder: Path) -> bool:
         checkpoint = folder / LAST_CHECKPOINT

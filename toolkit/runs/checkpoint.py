@@ -10,7 +10,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import ModelCheckpoint
 from typing_extensions import override
 
-from toolkit.atomic import naming
+from toolkit.atomic import replacing
 from toolkit.runs.folder import LAST_CHECKPOINT, SAVED_AT
 from toolkit.runs.loops import restore_loaders, validation_follows
 from toolkit.runs.random_states import RunRandomStates
@@ -30,15 +30,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
         # Lightning writes to the system's temporary folder and moves: across disks that copies.
-        temporary = Path(f"{path}.tmp")
-        try:
-            with naming(Path(path)):
-                super().save_checkpoint(checkpoint, temporary, storage_options)
-        except BaseException:
-            # What a full disk has cut would take the room of the next attempt.
-            temporary.unlink(missing_ok=True)
-            raise
-        temporary.replace(path)
+        with replacing(Path(path)) as temporary:
+            super().save_checkpoint(checkpoint, temporary, storage_options)
 
 
 class RunCheckpoint(ModelCheckpoint):

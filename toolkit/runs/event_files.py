@@ -11,6 +11,8 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from toolkit.atomic import replacing
+
 # TensorBoard reads every file with "tfevents" in its name, so the new one must not have it.
 _TEMPORARY = "rewriting.tmp"
 _FILES = "events.out.tfevents.*"
@@ -158,12 +160,10 @@ def _is_kept(event: Event, step: int, written_until: float) -> bool:
 
 
 def _replace(path: Path, records: list[bytes]) -> None:
-    temporary = path.with_name(_TEMPORARY)
-    with temporary.open("wb") as file:
-        writer = RecordWriter(file)
-        for data in records:
-            writer.write(data)
-    if temporary.stat().st_size == path.stat().st_size:
-        temporary.unlink()
-    else:
-        temporary.replace(path)
+    with replacing(path, temporary_name=_TEMPORARY) as temporary:
+        with temporary.open("wb") as file:
+            writer = RecordWriter(file)
+            for data in records:
+                writer.write(data)
+        if temporary.stat().st_size == path.stat().st_size:
+            temporary.unlink()
