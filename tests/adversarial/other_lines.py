@@ -74,7 +74,10 @@ CAPACITY = [
     Line((*_ASKED, "--epsilon=0.1", "--num_vectors=5"), "num_vectors"),
     Line((*_ASKED, "--epsilon=0.1", "--figure=a.png"), "figure"),
     Line(("capacity", "--fit={files}/packings.csv", "--figure=a.txt"), "figure"),
-    Line(("capacity", "--fit={files}/packings.csv", "--figure=none/a.png"), "none"),
+    Line(
+        ("capacity", "--fit={files}/packings.csv", "--figure={files}/text.ckpt/new/a.png"),
+        "text.ckpt",
+    ),
     Line(("capacity", "--fit={files}/packings.csv", "--figure={files}/folder.png"), "folder.png"),
     Line((*_ASKED, "stray"), "stray"),
 ]
@@ -118,12 +121,12 @@ EPSILON = [
     Line(("epsilon", _MODEL, "--tensor=gpt_neox.final_layer_norm.weight"), "final_layer_norm"),
     Line(("epsilon", _MODEL, "--figure=a.txt"), "figure"),
     Line(("epsilon", _MODEL, "--figure=a"), "figure"),
-    Line(("epsilon", _MODEL, "--figure=none/a.png"), "none"),
+    Line(("epsilon", _MODEL, "--figure={files}/text.ckpt/new/a.png"), "text.ckpt"),
     Line(("epsilon", _MODEL, "--figure={files}/folder.png"), "folder.png"),
-    Line(("epsilon", _MODEL, "--csv=none/a.csv"), "none"),
+    Line(("epsilon", _MODEL, "--csv={files}/text.ckpt/new/a.csv"), "text.ckpt"),
     Line(("epsilon", _MODEL, "--csv={files}/empty_folder"), "empty_folder"),
     Line(("epsilon", _MODEL, "--csv={files}/text.ckpt/a.csv"), "text.ckpt"),
-    Line(("epsilon", _MODEL, "--csv=a.csv", "--figure=none/a.png"), "none"),
+    Line(("epsilon", _MODEL, "--csv=a.csv", "--figure={files}/text.ckpt/new/a.png"), "text.ckpt"),
     Line(("epsilon", _MODEL, "--nope"), "nope"),
     Line(("epsilon", _MODEL, "--revision=x"), "revision"),
     Line(("epsilon", "a/b/c"), "a/b/c"),
@@ -144,8 +147,8 @@ AGREE = [
     *refused(
         _QUICK, "--layers", ("x", "2", "-0.1", "nan", "layer_99", "layer_-1", ""), named="layer"
     ),
-    *refused(_QUICK, "--figure", ("a.txt", "none/a.png", "{files}/folder.png")),
-    *refused(_QUICK, "--csv", ("none/a.csv", "{files}/empty_folder")),
+    *refused(_QUICK, "--figure", ("a.txt", "{files}/text.ckpt/a.png", "{files}/folder.png")),
+    *refused(_QUICK, "--csv", ("{files}/text.ckpt/a.csv", "{files}/empty_folder")),
     *refused(
         _PAIR,
         "--texts",

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.console.output_files import check_outputs
+from toolkit.console.output_files import check_outputs, json_text, write_csv, write_figure
+from toolkit.figures.style import new_axes
 
 
 def test_a_new_file_and_an_old_one_are_taken(tmp_path: Path) -> None:
     (tmp_path / "old.csv").touch()
     check_outputs(csv=tmp_path / "old.csv", figure=tmp_path / "new.png")
+    check_outputs(csv=tmp_path / "new" / "folder" / "a.csv")
     check_outputs()
     assert [path.name for path in tmp_path.iterdir()] == ["old.csv"]
 
@@ -21,8 +23,8 @@ def test_a_new_file_and_an_old_one_are_taken(tmp_path: Path) -> None:
         ("a.jpeg", "a file name with .png, .svg, .pdf"),
         ("a", "a file name with"),
         ("folder.png", "a file, got the folder"),
-        ("none/a.png", "a file in a folder that exists"),
-        ("file.txt/a.png", "a file in a folder that exists"),
+        ("file.txt/a.png", "a file in a folder, got .*/file.txt/a.png: .*/file.txt is a file"),
+        ("file.txt/new/a.png", "a file in a folder, got .*a.png: .*/file.txt is a file"),
     ],
 )
 def test_a_figure_that_cannot_be_written(tmp_path: Path, name: str, expected: str) -> None:
@@ -42,3 +44,21 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(ValueError, match=r"^csv: expected a file that can be written, got"):
         check_outputs(csv=tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"^csv: expected a file that can be written, got"):
+        check_outputs(csv=tmp_path / "new" / "folder" / "a.csv")
+
+
+def test_a_table_and_a_figure_bring_their_folder(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a" / "t.csv", ["x", "y"], [[1, None], ["b,c", 0.5]])
+    assert (tmp_path / "a" / "t.csv").read_bytes() == b'x,y\n1,\n"b,c",0.5\n'
+    figure, axes = new_axes("title", "x")
+    axes.plot([1, 2])
+    for suffix, start in ((".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")):
+        write_figure(tmp_path / "b" / f"f{suffix}", figure)
+        assert (tmp_path / "b" / f"f{suffix}").read_bytes().startswith(start)
+
+
+def test_json_is_indented_and_knows_no_nan() -> None:
+    assert json_text({"é": [1]}) == '{\n "é": [\n  1\n ]\n}\n'
+    with pytest.raises(ValueError, match="Out of range float values"):
+        json_text(float("nan"))

@@ -46,6 +46,11 @@ class HeldStderr(io.TextIOBase):
             return len(text)
         return self._stream.write(text)
 
+    def show(self, text: str) -> None:
+        """Write the text at once, past what is kept."""
+        self._stream.write(text)
+        self.flush()
+
     def start(self) -> None:
         """Note that the first step begins: write what was kept, and keep nothing any more."""
         self.started = True
@@ -136,6 +141,14 @@ def _run(action: Callable[[HeldStderr], int], held: HeldStderr, *, debug: bool) 
         return _failed(error, held, debug=debug)
     held.release()
     return code
+
+
+def show_at_once(text: str) -> None:
+    """Write to standard error, past what is kept until the command's first step."""
+    if isinstance(sys.stderr, HeldStderr):
+        sys.stderr.show(text)
+    else:
+        sys.stderr.write(text)
 
 
 def one_line(error: BaseException) -> str:

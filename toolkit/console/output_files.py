@@ -1,20 +1,31 @@
-"""The files that a command is asked to write, refused before anything is computed for them."""
+"""Files that a command is asked to write: checked first, written last and in one step each."""
 
+import csv
+import io
+import json
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolkit.atomic import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FIGURE_KINDS = (".png", ".svg", ".pdf")
 
 
 def check_outputs(*, csv: Path | None = None, figure: Path | None = None) -> None:
-    """Refuse files that cannot be written.
+    """Refuse files that cannot be written; nothing is created yet.
 
     Args:
         csv: File for a table, None for none.
         figure: File for a figure, None for none.
 
     Raises:
-        ValueError: If one is a folder, or in no folder, or the figure's name has no known ending.
+        ValueError: If a path is a folder, or lies below a file or in a folder that cannot be
+            written, or the figure's name has no known ending.
     """
     if figure is not None and figure.suffix not in FIGURE_KINDS:
         kinds = ", ".join(FIGURE_KINDS)
@@ -24,10 +35,44 @@ def check_outputs(*, csv: Path | None = None, figure: Path | None = None) -> Non
             _check_target(name, path)
 
 
+def write_figure(path: Path, figure: "Figure") -> None:
+    """Write a figure, of the kind that the file's ending says; the folder is created when needed.
+
+    Args:
+        path: The file; its ending is one of `FIGURE_KINDS`.
+        figure: The figure.
+    """
+    content = io.BytesIO()
+    figure.savefig(content, format=path.suffix.removeprefix("."))
+    write_atomically(path, content.getvalue())
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table, None as an empty cell; the folder is created when needed."""
+    write_atomically(path, csv_text([header, *rows]).encode())
+
+
+def csv_text(rows: Iterable[Sequence[Any]]) -> str:
+    """Return lines of comma-separated cells."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def json_text(content: object) -> str:
+    """Return indented JSON that ends with a line break.
+
+    Raises:
+        ValueError: If a number is not finite, which JSON does not know.
+    """
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def _check_target(name: str, path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{name}: expected a file, got the folder {path}")
-    if not path.parent.is_dir():
-        raise ValueError(f"{name}: expected a file in a folder that exists, got {path}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    existing = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+    if existing != path and not existing.is_dir():
+        raise ValueError(f"{name}: expected a file in a folder, got {path}: {existing} is a file")
+    if not os.access(existing, os.W_OK):
         raise ValueError(f"{name}: expected a file that can be written, got {path}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolkit.atomic import naming, write_atomically
+from toolkit.console.output_files import csv_text
 
 TABLE_NAME = "measurements.csv"
 # The fields of a row that say what came out, not what was asked.
@@ -171,11 +172,8 @@ def _records(data: bytes) -> list[list[str]]:
 
 
 def _to_bytes(rows: Iterable[MeasurementRow], *, header: bool) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([MeasurementRow._fields] if header else [])
-    writer.writerows(_to_record(row) for row in rows)
-    return text.getvalue().encode()
+    lines = [MeasurementRow._fields] if header else []
+    return csv_text([*lines, *map(_to_record, rows)]).encode()
 
 
 def _to_record(row: MeasurementRow) -> list[str]:

@@ -179,14 +179,15 @@ def test_a_comparison_does_not_depend_on_the_others(
 def test_the_table_the_file_and_the_figure(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ("--csv", tmp_path / "a.csv", "--figure", tmp_path / "a.png")
+    files = ("--csv", tmp_path / "new" / "a.csv", "--figure", tmp_path / "b" / "c" / "a.png")
     text = ask(capsys, root, "gpt_neox", "letters", "--num_random", "3", *files)
     header, middle, final, given = text.splitlines()
     assert header.split() == (
         ["models", "depth", "layers", "full", "readout", "random", "std", "z", "texts", "distinct"]
     )
-    with (tmp_path / "a.csv").open(newline="") as lines:
+    with (tmp_path / "new" / "a.csv").open(newline="") as lines:
         rows = list(csv.DictReader(lines))
+    assert (tmp_path / "b" / "c" / "a.png").read_bytes().startswith(b"\x89PNG")
     for line, row in zip((middle, final), rows, strict=True):
         for name, digits in (("full", 4), ("readout", 4), ("random_mean", 4), ("z", 1)):
             assert f"  {float(row[name]):.{digits}f}  " in line
@@ -198,7 +199,6 @@ def test_the_table_the_file_and_the_figure(
         "texts: texts.csv, both parts from this one; last token of at most 128; float32; CCR-1; "
         "k = 2; 3 random pairs of subspaces; seed 0"
     )
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_few_distinct_vectors_are_said(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

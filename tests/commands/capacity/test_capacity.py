@@ -197,6 +197,11 @@ def test_too_few_packings_leave_a_law_out(
         (["--dim", "8", "--epsilon", "1.5"], r"epsilon: expected bounds on .* below 1, got 1.5"),
         (["--dim", "8", "--epsilon", "0.5:1.2:0.1"], r"epsilon: .* below 1, got 1.2"),
         (["--dim", "8", "--epsilon", "0.2:0.1:0.1"], "epsilon: expected .* with FIRST up to LAST"),
+        (["--dim", "10:5:5", "--epsilon", "0.1"], "^dim: expected .* with FIRST up to LAST"),
+        (["--dim", "10:9:5", "--epsilon", "0.1"], "^dim: expected .* with FIRST up to LAST"),
+        (["--dim", "10:12:5", "--epsilon", ".1"], "^dim: expected a STEP that fits .*'10:12:5'"),
+        (["--dim", "8", "--epsilon", "0.1:0.2:0.3"], "^epsilon: expected a STEP that fits"),
+        (["--dim", "8", "--num_vectors", "10:12:5"], "^num_vectors: expected a STEP that fits"),
         (["--dim", "1e999999", "--epsilon", ".1"], "dim: expected numbers from 1e-300 to 1e300"),
         (["--dim", "1e12", "--epsilon", ".1"], "dim: expected at most 1,000,000,000, got"),
         (["--dim", "8", "--epsilon", "1e-999999"], "epsilon: expected numbers from 1e-300"),
@@ -303,3 +308,38 @@ def test_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["capacity", "--dim", "4096", "--epsilon", "-1"]) == 2
     expected = "error: epsilon: expected bounds on |cos|, above 0 and below 1, got -1\n"
     assert capsys.readouterr().err == expected
+
+
+FEW = "k,d,max_abs_cosine\n5,10,0.1\n4,10,0.1\n6,20,0.1\n"
+
+
+def test_a_range_of_one_number_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = ask_json(capsys, "--dim", "10:10:5", "--epsilon", "0.1", "--law", "jl")["answers"]
+    assert [answer["dim"] for answer in answers] == [10]
+
+
+def test_a_figure_of_orthogonal_packings_alone_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "few.csv").write_text(FEW)
+    args = ("--fit", str(tmp_path / "few.csv"), "--law", "jl")
+    (fit,) = ask_json(capsys, *args)["fits"]
+    assert fit["num_points"] == 3
+    figure = tmp_path / "new" / "fit.png"
+    match = "^figure: expected packings with more vectors than dimensions, got none of 3; leave"
+    with pytest.raises(ValueError, match=match):
+        main([*args, "--figure", str(figure)])
+    assert capsys.readouterr().out == ""
+    assert not figure.parent.exists()
+
+
+def test_the_folder_of_a_figure_is_created_only_for_an_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure = tmp_path / "new" / "folder" / "fit.svg"
+    args = ("--fit", str(PUBLISHED_CSV), "--law", "ratio", "--figure", str(figure))
+    with pytest.raises(ValueError, match=r"^dim: expected an integer of at least 1, got 0"):
+        main([*args, "--dim", "0", "--epsilon", "0.1"])
+    assert list(tmp_path.iterdir()) == []
+    ask(capsys, *args)
+    assert b"<svg" in figure.read_bytes()

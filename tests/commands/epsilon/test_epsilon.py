@@ -280,6 +280,38 @@ def test_one_failure_loses_no_other(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert [failure["model"] for failure in content["failed"]] == [str(missing), str(broken)]
 
 
+def test_a_failure_is_shown_before_the_next_model_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = save_matrix(tmp_path / "good", noise(50, 8))
+    missing = [str(tmp_path / name) for name in ("a.gguf", "b.gguf")]
+    shown: list[list[str]] = []
+
+    def watched(source: str, *args: Any, **options: Any) -> MeasuredModel:
+        shown.append(capsys.readouterr().err.splitlines())
+        return measure_model(source, *args, **options)
+
+    monkeypatch.setattr("toolkit.commands.epsilon.measured.measure_model", watched)
+    assert cli.main(["epsilon", missing[0], str(good), missing[1]]) == 1
+    assert [len(lines) for lines in shown] == [0, 1, 0]
+    assert shown[1][0].startswith(f"error: {missing[0]}: source: expected a path or a model")
+    (last,) = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"error: {missing[1]}: source: expected")
+
+
+def test_folders_of_files_are_created_for_a_result_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, figure = tmp_path / "new" / "a.csv", tmp_path / "other" / "b" / "a.png"
+    files = ["--csv", str(table), "--figure", str(figure)]
+    with pytest.raises(ValueError, match=r"^source: expected a path or a model on the Hub"):
+        main([str(tmp_path / "none.gguf"), *files])
+    assert list(tmp_path.iterdir()) == []
+    ask(capsys, save_matrix(tmp_path / "good", noise(50, 8)), *files)
+    assert len(table.read_text().splitlines()) == 2
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
 def test_no_success_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "table.csv"
     sources = [str(tmp_path / name) for name in ("a.gguf", "b.gguf")]

@@ -12,7 +12,13 @@ from toolkit.lm.architecture.parts import embedding_matrix
 from toolkit.lm.checkpoints.base import joined
 from toolkit.lm.checkpoints.local import LocalFolders
 from toolkit.lm.checkpoints.models import Models
-from toolkit.lm.checkpoints.steps import pythia_steps, step_at, step_in_name, wanted_steps
+from toolkit.lm.checkpoints.steps import (
+    check_steps,
+    pythia_steps,
+    step_at,
+    step_in_name,
+    wanted_steps,
+)
 
 
 @pytest.fixture(scope="module")
@@ -298,3 +304,17 @@ def test_steps_of_pythia() -> None:
 )
 def test_wanted_steps(steps: str | list[int], available: list[int], wanted: list[int]) -> None:
     assert wanted_steps(steps, available) == wanted
+
+
+@pytest.mark.parametrize(
+    ("steps", "match"),
+    [
+        ("10:9:5", "^steps: expected FIRST up to LAST in a range, got '10:9:5'"),
+        ("10:12:5", "^steps: expected an EVERY that fits .*'10:12:5'; for step 10 alone give .10"),
+    ],
+)
+def test_ranges_that_ask_for_nothing_are_refused(steps: str, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        check_steps(steps)
+    check_steps("10:10:5")
+    assert wanted_steps("10:10:5", [10]) == [10]

@@ -1,16 +1,13 @@
 """What ``python -m toolkit agree`` prints, writes and draws."""
 
-import csv
-import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.atomic import write_atomically
 from toolkit.commands.agree.compare import Agreement, Conditions
 from toolkit.commands.agree.states import ModelStates
+from toolkit.console import output_files
 from toolkit.console.text_table import aligned
 from toolkit.figures.agreement import agreement_by_space
 
@@ -48,7 +45,7 @@ def as_json(
         ],
         "agreement": [dict(zip(row._fields, _known(row), strict=True)) for row in rows],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return output_files.json_text(content)
 
 
 def write_csv(
@@ -56,17 +53,13 @@ def write_csv(
 ) -> None:
     """Write one line for each pair and depth, in one step; what means nothing stays empty."""
     commits = {model.name: model.commit for model in models}
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*Agreement._fields, "commit_a", "commit_b", *Conditions._fields])
-    for row in rows:
-        writer.writerow([*_known(row), commits[row.model_a], commits[row.model_b], *conditions])
-    write_atomically(path, text.getvalue().encode())
+    header = [*Agreement._fields, "commit_a", "commit_b", *Conditions._fields]
+    cells = ([*_known(r), commits[r.model_a], commits[r.model_b], *conditions] for r in rows)
+    output_files.write_csv(path, header, cells)
 
 
 def draw(rows: Sequence[Agreement], path: Path) -> None:
     """Draw the three agreements of each pair and depth, in one step."""
-    data = io.BytesIO()
     figure = agreement_by_space(
         [
             (
@@ -79,8 +72,7 @@ def draw(rows: Sequence[Agreement], path: Path) -> None:
             for row in rows
         ]
     )
-    figure.savefig(data, format=path.suffix.removeprefix("."))
-    write_atomically(path, data.getvalue())
+    output_files.write_figure(path, figure)
 
 
 def _known(row: Agreement) -> list[Any]:

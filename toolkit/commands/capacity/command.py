@@ -55,6 +55,7 @@ def main(args: Sequence[str]) -> int:
     # torch takes seconds to import, which a wrong option or --help should not cost.
     from toolkit.commands.capacity import report  # noqa: PLC0415
 
+    points: list[PackingPoint] = []
     skipped: list[str] = []
     if options.fit is None:
         laws = _published_laws(options)
@@ -64,9 +65,11 @@ def main(args: Sequence[str]) -> int:
         points = read_packings(options.fit)
         laws, skipped = _fitted_laws(options, points)
         if options.figure is not None:
-            report.draw_fits(laws, points, options.figure)
+            report.check_drawable(points)
     write = report.as_json if options.json else report.as_text
     sys.stdout.write(write(questions, laws, skipped))
+    if options.figure is not None:
+        report.draw_fits(laws, points, options.figure)
     return 0
 
 
@@ -222,6 +225,11 @@ def _decimal(name: str, part: str, text: str) -> Decimal:
 
 
 def _range(name: str, text: str, first: Decimal, last: Decimal, step: Decimal) -> list[Decimal]:
+    if first < last < first + step:
+        raise ValueError(
+            f"{name}: expected a STEP that fits between FIRST and LAST, got {_short(text)}; "
+            f"for {first} alone give no range"
+        )
     steps = (last - first) / step
     if steps >= _MOST_QUESTIONS:
         raise ValueError(

@@ -1,14 +1,12 @@
 """What ``python -m toolkit capacity`` prints, draws and reads."""
 
-import io
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolkit.atomic import write_atomically
 from toolkit.commands.capacity.laws import Answer, CapacityLaw
+from toolkit.console.output_files import json_text, write_figure
 from toolkit.console.text_table import aligned
 from toolkit.figures.packing import measured_against_fitted
 from toolkit.functional.capacity import PackingLawResult, deviation_for
@@ -46,21 +44,31 @@ def as_json(
     ]
     fits = [_fit_record(law, law.fit) for law in laws if law.fit]
     content = {"answers": answers, "fits": fits, "left_out": list(skipped)}
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(content)
+
+
+def check_drawable(points: Sequence[PackingPoint]) -> None:
+    """Raise a ValueError if `draw_fits` would have nothing to draw."""
+    if not _drawn(points):
+        raise ValueError(
+            f"figure: expected packings with more vectors than dimensions, got none of "
+            f"{len(points)}; leave out --figure, or fit others"
+        )
 
 
 def draw_fits(laws: Sequence[CapacityLaw], points: Sequence[PackingPoint], path: Path) -> None:
     """Draw measured against fitted; orthogonal vectors, k <= d, have no place on its axes."""
-    shown = [point for point in points if point.num_vectors > point.dim]
+    shown = _drawn(points)
     measured = {law.label: [point.max_abs_cosine for point in shown] for law in laws}
     fitted = {
         law.label: [deviation_for(d, k, law=law.law, **law.constants) for k, d, _ in shown]
         for law in laws
     }
-    data = io.BytesIO()
-    figure = measured_against_fitted(measured, fitted)
-    figure.savefig(data, format=path.suffix.removeprefix("."))
-    write_atomically(path, data.getvalue())
+    write_figure(path, measured_against_fitted(measured, fitted))
+
+
+def _drawn(points: Sequence[PackingPoint]) -> list[PackingPoint]:
+    return [point for point in points if point.num_vectors > point.dim]
 
 
 def _ask(law: CapacityLaw, question: "Question") -> Answer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.console.held_stderr import one_line
+from toolkit.console.held_stderr import one_line, show_at_once
 from toolkit.console.output_files import check_outputs
 from toolkit.console.parser import OneLineParser
 from toolkit.lm.paths import check_different, model_name
@@ -119,7 +119,7 @@ def _measured(options: argparse.Namespace) -> tuple[list["MeasuredModel"], dict[
             if len(options.models) == 1:
                 raise
             failures[name] = one_line(error)
-            sys.stderr.write(f"error: {name}: {failures[name]}\n")
+            show_at_once(f"error: {name}: {failures[name]}\n")
         else:
             models.append(model)
     return models, failures

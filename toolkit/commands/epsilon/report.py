@@ -1,14 +1,11 @@
 """What ``python -m toolkit epsilon`` measures, prints, writes and draws."""
 
-import csv
-import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toolkit.atomic import write_atomically
 from toolkit.commands.epsilon.measured import MeasuredModel
 from toolkit.commands.epsilon.twins import SharedMatrix
+from toolkit.console import output_files
 from toolkit.console.text_table import aligned
 from toolkit.figures.deviation import deviation_against_dim
 from toolkit.reference import model_capacities
@@ -49,16 +46,12 @@ def as_json(
         "shared": [one._asdict() for one in shared],
         "failed": [{"model": name, "error": error} for name, error in failures.items()],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return output_files.json_text(content)
 
 
 def write_csv(models: Sequence[MeasuredModel], path: Path) -> None:
     """Write one line a model, in one step; what is unknown stays empty."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(MeasuredModel._fields)
-    writer.writerows(models)
-    write_atomically(path, text.getvalue().encode())
+    output_files.write_csv(path, MeasuredModel._fields, models)
 
 
 def draw(models: Sequence[MeasuredModel], path: Path) -> None:
@@ -67,9 +60,7 @@ def draw(models: Sequence[MeasuredModel], path: Path) -> None:
         [(model.model.rsplit("/", 1)[-1], model.dim, model.epsilon) for model in models],
         published=[(model.dim, model.epsilon) for model in model_capacities()],
     )
-    data = io.BytesIO()
-    figure.savefig(data, format=path.suffix.removeprefix("."))
-    write_atomically(path, data.getvalue())
+    output_files.write_figure(path, figure)
 
 
 def _cells(model: MeasuredModel) -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """What a walk shows at its end: a table of each model, heat maps, and models side by side."""
 
-import io
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -8,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from toolkit.atomic import write_atomically
 from toolkit.commands.probe.record import WalkRecord
 from toolkit.commands.probe.walk import Walk
+from toolkit.console.output_files import write_figure
 from toolkit.figures.layers import against_depth, layer_step_heat_map, one_against_another
 from toolkit.runs.folder import SUMMARY
 from toolkit.runs.model_logger import model_folder
@@ -47,7 +46,7 @@ def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
         history = record.history(model)
         latest[model] = history[max(history)] if history else {}
         for name, figure in _heat_maps(walk, history, duplicates, shared).items():
-            _save(figure, walk.folder / FIGURES / model_folder(model) / f"{name}.png")
+            write_figure(walk.folder / FIGURES / model_folder(model) / f"{name}.png", figure)
     if len(models) > 1:
         _compare(walk.folder, latest)
 
@@ -113,15 +112,9 @@ def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
         return
     with SummaryWriter(str(folder / _COMPARISON)) as board:
         for tag, figure in figures.items():
-            _save(figure, folder / FIGURES / f"{tag.replace('/', '_')}.png")
+            write_figure(folder / FIGURES / f"{tag.replace('/', '_')}.png", figure)
             board.add_figure(tag, figure)
 
 
 def _prefix(callback: Any) -> str:  # noqa: ANN401
     return str(callback.prefix)
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    write_atomically(path, content.getvalue())

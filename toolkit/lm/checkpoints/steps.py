@@ -77,12 +77,19 @@ def check_steps(steps: str | list[int]) -> None:
 
 
 def _check_range(steps: str) -> None:
-    """Raise a ValueError for a range whose steps no list could hold."""
+    """Raise a ValueError for a range whose steps no list could hold, or that asks for none."""
     first, last, every = map(int, steps.split(":"))
     if last > LARGEST_INTEGER or (last - first) // every >= _MOST_STEPS:
         raise ValueError(
             f"steps: expected a range of at most {_MOST_STEPS:,} steps up to "
             f"{LARGEST_INTEGER:,}, got {shown(steps)}"
+        )
+    if first > last:
+        raise ValueError(f"steps: expected FIRST up to LAST in a range, got {shown(steps)}")
+    if first < last < first + every:
+        raise ValueError(
+            f"steps: expected an EVERY that fits between FIRST and LAST, got {shown(steps)}; "
+            f"for step {first} alone give [{first}]"
         )
 
 
