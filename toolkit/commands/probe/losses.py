@@ -10,7 +10,7 @@ from typing_extensions import override
 from toolkit.console.bar import with_progress
 from toolkit.interruption import interruption
 from toolkit.lm.reading.batches import divided, positions_restored, right_padded
-from toolkit.lm.reading.capture import evaluation_mode
+from toolkit.lm.reading.capture import reading_mode
 from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.lm.reading.tokenizers import token_ids
 from toolkit.measures.text_set import TextSet
@@ -69,7 +69,7 @@ class CheckpointOnTexts(LanguageModel):
         def inputs(indices: Sequence[int]) -> dict[str, Tensor]:
             return self.checked(right_padded([ids[index] for index in indices], self.device))
 
-        with evaluation_mode(self.model), positions_restored(self.model), meter.whole_pass():
+        with reading_mode(self.model), positions_restored(self.model), meter.whole_pass():
             batches = divided(
                 self.model,
                 ids,
@@ -92,7 +92,7 @@ class CheckpointOnData(LanguageModel):
         if self._meter is None:
             self._meter = LossMeter(self.model)
         inputs = self.checked(batch)
-        with evaluation_mode(self.model), positions_restored(self.model):
+        with reading_mode(self.model), positions_restored(self.model):
             return self._meter.read(inputs)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from toolkit.evaluation_mode import evaluation_mode
 from toolkit.lm.architecture.layers import FINAL
 from toolkit.lm.architecture.parts import LanguageModelParts
 
@@ -80,26 +81,16 @@ class _Captured:
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Run the body in eval mode, uncompiled and without gradients, then restore every flag."""
-    flags = [(module, module.training) for module in model.modules()]
+def reading_mode(model: nn.Module) -> Iterator[None]:
+    """Run the body in eval mode, uncompiled, in the weights' own dtype, without gradients."""
     device = next(model.parameters()).device.type
-    try:
-        # Flags, not eval(): a module's own train() may do more, such as merging an adapter.
-        for module, _ in flags:
-            module.training = False
-        with (
-            # A compiled pass does not call hooks that came after it.
-            torch.compiler.set_stance("force_eager"),
-            torch.autocast(device, enabled=False),
-            # What is measured may be trained on: inference tensors may not.
-            torch.inference_mode(mode=False),
-            torch.no_grad(),
-        ):
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training
+    with (
+        evaluation_mode(model),
+        # A compiled pass does not call hooks that came after it.
+        torch.compiler.set_stance("force_eager"),
+        torch.autocast(device, enabled=False),
+    ):
+        yield
 
 
 def _hooked(parts: LanguageModelParts, layer: str, store: _Store) -> RemovableHandle:

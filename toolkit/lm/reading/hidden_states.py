@@ -32,7 +32,7 @@ from toolkit.lm.reading.batches import (
     remembers_lengths,
     right_padded,
 )
-from toolkit.lm.reading.capture import captured_layers, evaluation_mode, run_body
+from toolkit.lm.reading.capture import captured_layers, reading_mode, run_body
 from toolkit.lm.reading.token_losses import LossMeter, is_meter
 from toolkit.lm.reading.tokenizers import token_ids
 
@@ -110,7 +110,7 @@ def hidden_states(
     reader = _Reader(parts, names, ids, partial(_Pool, pooling=pooling, skip_first=skip_first))
     states: dict[str, Tensor] = {}
     counting = nullcontext() if losses is None else losses.whole_pass()
-    with evaluation_mode(language_model), positions_restored(language_model), counting:
+    with reading_mode(language_model), positions_restored(language_model), counting:
         batches = divided(language_model, ids, batch_size, reader.read)
         for indices in with_progress(batches, description="texts") if progress else batches:
             # Ctrl-C and SIGTERM end the reading after a batch.
