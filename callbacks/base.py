@@ -22,6 +22,7 @@ from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.atomic import is_disk_full
 from toolkit.functional._checks import one_of
 from toolkit.interruption import interruption
+from toolkit.lightning_private import state_key_of
 from toolkit.runs.event_files import points_in
 from toolkit.runs.points import Point, values_by_layer
 from toolkit.threads import suited_to
@@ -144,7 +145,7 @@ class MeasurementCallback(Callback, ABC):
     def state_key(self) -> str:
         """Name of this instance's state: instances with other arguments have another."""
         # Lightning asks for it at every hook of every batch.
-        return self._generate_state_key(schedule=self.schedule, **self.arguments())
+        return state_key_of(self, schedule=self.schedule, **self.arguments())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the history, plain types."""

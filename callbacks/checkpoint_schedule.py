@@ -14,6 +14,7 @@ from callbacks.base import SHARDED
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.atomic import replacing
 from toolkit.functional._checks import flag, optional, valid_text
+from toolkit.lightning_private import is_saved, note_saved_step, save_to, state_key_of
 from toolkit.lm.checkpoints.saving import save_folder
 from toolkit.runs.checkpoint import RunCheckpoint
 
@@ -68,8 +69,8 @@ class CheckpointSchedule(RunCheckpoint):
     @override
     def state_key(self) -> str:
         """Name that tells instances with other arguments apart."""
-        return self._generate_state_key(
-            schedule=self.schedule, dirpath=self._given_dirpath, save_hf=self.save_hf
+        return state_key_of(
+            self, schedule=self.schedule, dirpath=self._given_dirpath, save_hf=self.save_hf
         )
 
     @override
@@ -101,7 +102,7 @@ class CheckpointSchedule(RunCheckpoint):
         if self.save_hf:
             _whole_model(pl_module)
         if takes_no_step(trainer):
-            self._last_global_step_saved = -1
+            note_saved_step(self, -1)
             self._save(trainer, pl_module)
 
     @override
@@ -111,7 +112,7 @@ class CheckpointSchedule(RunCheckpoint):
         self._last_step = last_step(trainer)
         self._step_before = trainer.global_step
         # Lightning starts from 0, as if that step had been saved.
-        self._last_global_step_saved = -1
+        note_saved_step(self, -1)
         if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self._drop_after(trainer.global_step)
             self._complete(trainer, pl_module)
@@ -148,13 +149,13 @@ class CheckpointSchedule(RunCheckpoint):
 
     def _save(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Write what is not there yet; with accumulation a step comes more than once."""
-        if self._should_skip_saving_checkpoint(trainer):
+        if is_saved(self, trainer):
             return
         name = _NAME.format(trainer.global_step)
         path = self._folder / f"{name}.ckpt"
         if not self.file_exists(str(path), trainer):
-            self._save_checkpoint(trainer, str(path))
-        self._last_global_step_saved = trainer.global_step
+            save_to(self, trainer, path)
+        note_saved_step(self, trainer.global_step)
         if self.save_hf and trainer.is_global_zero:
             self._save_folder(trainer, pl_module)
 

@@ -1,15 +1,16 @@
 """Options of a command, refused in one line."""
 
-import argparse
 import difflib
 from collections.abc import Iterable
 from typing import Any, NoReturn
+
+from toolkit.console.jsonargparse_private import OpenParser
 
 DID_YOU_MEAN = "; did you mean "
 _UNRECOGNIZED = "unrecognized arguments: "
 
 
-class OneLineParser(argparse.ArgumentParser):
+class OneLineParser(OpenParser):
     """A parser that raises a ValueError instead of printing its usage and leaving.
 
     Options are given by their full names: what is an abbreviation today means another option once
@@ -21,7 +22,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave it to the caller to say in one line what is wrong."""
-        message = with_nearest(message, self._option_string_actions)
+        message = with_nearest(message, self.option_strings())
         raise ValueError(message.removeprefix("argument --"))
 
 

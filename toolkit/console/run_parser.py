@@ -1,12 +1,8 @@
-"""The parser of the commands that take configurations: which value wins, and whom it reaches.
-
-What is used of argparse and jsonargparse beyond their documentation is used here alone:
-``_parse_optional``, which finds the action of an option, and ``_option_string_actions``.
-"""
+"""The parser of the commands that take configurations: which value wins, and whom it reaches."""
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NoReturn
 
@@ -15,6 +11,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from typing_extensions import override
 
 from toolkit.console import yaml_text
+from toolkit.console.jsonargparse_private import OpenParser
 from toolkit.console.parser import DID_YOU_MEAN, did_you_mean, with_nearest
 
 yaml_text.install()
@@ -25,7 +22,7 @@ _CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
 _TELLING = {"trainer": "fit", "model": "fit", "checkpoint": "fit", "series": "probe"}
 
 
-class RunParser(LightningArgumentParser):
+class RunParser(OpenParser, LightningArgumentParser):
     """A parser for which the command line wins over configuration files, wherever it stands.
 
     Options have no abbreviations. An option of a list of classes reaches the last of them, and
@@ -73,11 +70,11 @@ class RunParser(LightningArgumentParser):
 
     def names(self) -> list[str]:
         """Return the names of all options, without dashes."""
-        options = (name for name in self._option_string_actions if name.startswith("--"))
+        options = (name for name in self.option_strings() if name.startswith("--"))
         return [name[2:] for name in options if not name.endswith(("+", ".help"))]
 
     def _takes_class(self, name: str) -> bool:
-        return f"--{name}.help" in self._option_string_actions
+        return f"--{name}.help" in self.option_strings()
 
     def check_keys(self, content: Any, above: str = "") -> None:  # noqa: ANN401
         """Check that a configuration has no key that is no option.
@@ -99,13 +96,12 @@ class RunParser(LightningArgumentParser):
             elif key != "$schema" and not _is_option(full, names):
                 raise ValueError(f"there is no option {full!r}{did_you_mean(full, names)}")
 
-    def _parse_optional(self, arg_string: str) -> Any:  # noqa: ANN401
-        parse_optional: Callable[[str], Any] = super()._parse_optional
-        found = parse_optional(arg_string)
-        # Some versions of Python return a list of all actions, others the only one.
-        if isinstance(found, list):
-            return [(_watched(action), *rest) for action, *rest in found]
-        return found if found is None else (_watched(found[0]), *found[1:])
+    @override
+    def action_to_call(self, action: argparse.Action | None) -> argparse.Action | None:
+        # One that sets a value of one argument says whom it reaches.
+        if action is None or action.nargs is not None or isinstance(action, ActionConfigFile):
+            return action
+        return _Watched(action)
 
 
 def files_first(
@@ -243,13 +239,6 @@ class _Watched(argparse.Action):
             if option_string is not None and option_string.startswith(f"{name}."):
                 return option_string.removeprefix(f"{name}.").removeprefix("init_args.")
         return ""
-
-
-def _watched(action: argparse.Action | None) -> argparse.Action | None:
-    """The action with the messages above, where it sets a value of one argument."""
-    if action is None or action.nargs is not None or isinstance(action, ActionConfigFile):
-        return action
-    return _Watched(action)
 
 
 def _chosen(members: Sequence[Namespace], key: str, dest: str) -> tuple[int, str]:

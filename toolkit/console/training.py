@@ -4,10 +4,11 @@ import time
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback, RichProgressBar
+from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
 from toolkit.console.held_stderr import HeldStderr
+from toolkit.lightning_private import OpenProgressBar
 
 _SECONDS_BETWEEN_UPDATES = 0.1
 
@@ -48,7 +49,7 @@ class FirstStep(Callback):
             self._held.start()
 
 
-class RunProgressBar(RichProgressBar):
+class RunProgressBar(OpenProgressBar):
     """Lightning's bar, updated by the clock: a step of the toy model is faster than the bar.
 
     A run that is limited by its steps has one bar for all its epochs, which counts steps. What a
@@ -71,7 +72,7 @@ class RunProgressBar(RichProgressBar):
         """Begin where the run begins, which need not be step 0."""
         super().on_train_start(trainer, pl_module)
         if self._counts_steps and self.progress is not None:
-            self._initialize_train_progress_bar_id()
+            self.begin_train_bar()
             if self.train_progress_bar_id is not None:
                 # An update would count what an earlier process has done as speed of this one.
                 self.progress.reset(self.train_progress_bar_id, completed=trainer.global_step)
@@ -126,8 +127,6 @@ class RunProgressBar(RichProgressBar):
         super().on_train_batch_end(trainer, pl_module, None, None, done - 1)
 
     @override
-    def _get_train_description(self, current_epoch: int) -> str:
+    def text_before_bar(self, epoch: int) -> str:
         # A run that is limited by its steps has max_epochs -1: Lightning shows "Epoch 0/-2".
-        if self.trainer.max_epochs == -1:
-            return "Training"
-        return super()._get_train_description(current_epoch)
+        return "Training" if self.trainer.max_epochs == -1 else super().text_before_bar(epoch)

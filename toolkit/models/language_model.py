@@ -17,6 +17,7 @@ from toolkit.functional._checks import (
     positive,
     valid_text,
 )
+from toolkit.lightning_private import trainer_of
 from toolkit.lm.reading.batches import num_positions
 from toolkit.lm.reading.token_losses import NOT_PREDICTED, labels_of
 from toolkit.lm.weights.names import rename_weights
@@ -292,8 +293,7 @@ class LanguageModel(ScheduledModule):
 
 
 def _data_module(module: LanguageModel) -> object:
-    trainer = module._trainer  # noqa: SLF001 - the property raises where there is none
-    return getattr(trainer, "datamodule", None)
+    return getattr(trainer_of(module), "datamodule", None)
 
 
 def _token_ids(batch: object) -> Tensor:

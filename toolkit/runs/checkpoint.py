@@ -11,8 +11,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from typing_extensions import override
 
 from toolkit.atomic import replacing
+from toolkit.lightning_private import is_saved, restore_loaders, save_last
 from toolkit.runs.folder import LAST_CHECKPOINT, SAVED_AT
-from toolkit.runs.loops import restore_loaders, validation_follows
+from toolkit.runs.loops import validation_follows
 from toolkit.runs.random_states import RunRandomStates
 
 _DEFAULT_EVERY_N_STEPS = 1000
@@ -142,8 +143,8 @@ class RunCheckpoint(ModelCheckpoint):
 
     def keep(self, trainer: L.Trainer) -> None:
         """Save the last checkpoint now, unless it is of this step already."""
-        if not self._should_skip_saving_checkpoint(trainer):
-            self._save_last_checkpoint(trainer, self._monitor_candidates(trainer))
+        if not is_saved(self, trainer):
+            save_last(self, trainer)
 
     @property
     def last_checkpoint(self) -> Path | None:

@@ -29,6 +29,7 @@ from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
 from toolkit.console.training import RunProgressBar
+from toolkit.lightning_private import CLASS_PATH, OpenCLI
 from toolkit.lm.weights.zip_checksums import check_file
 from toolkit.runs.beginning import RunBeginning
 from toolkit.runs.checkpoint import RunCheckpoint
@@ -67,7 +68,7 @@ def run(args: list[str], held: HeldStderr) -> None:
         TrainerCLI(args, held)
 
 
-class TrainerCLI(LightningCLI):
+class TrainerCLI(OpenCLI):
     """The commands that run a Lightning Trainer.
 
     The hyper-parameters of a checkpoint count only where no model is given: a model on the
@@ -172,7 +173,7 @@ class TrainerCLI(LightningCLI):
         return settings
 
     @override
-    def _parse_ckpt_path(self) -> None:
+    def prepare_run(self) -> None:
         """Settle the model, the run's name and the checkpoint before anything is built."""
         check_options(self._settings.trainer, self._command)
         continues = self._settings.ckpt_path == "last"
@@ -200,8 +201,8 @@ class TrainerCLI(LightningCLI):
                 check_file(path, argument="ckpt_path")
                 check_complete(checkpoint, path, is_continued=self._command == "fit")
                 hyper_parameters = checkpoint.get("hyper_parameters", {})
-                if settings.model is None and "_class_path" in hyper_parameters:
-                    super()._parse_ckpt_path()
+                if settings.model is None and CLASS_PATH in hyper_parameters:
+                    self.take_model_from_checkpoint()
             elif not (path.exists() or _LIGHTNING_PATH.match(settings.ckpt_path)):
                 raise ValueError(f"ckpt_path: expected an existing file or 'last', got {path}")
         if self._settings.model is None:
@@ -219,7 +220,7 @@ class TrainerCLI(LightningCLI):
         return self._folder.version_folder(self._continued) / LAST_CHECKPOINT
 
     @override
-    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
+    def build_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
         """Add the logger, the checkpoint and the bar, each unless told otherwise."""
         _check_processes(config["devices"])
         self._beginning = self._run_beginning()
@@ -250,20 +251,20 @@ class TrainerCLI(LightningCLI):
             config["logger"] = self._logger()
         # Before what logs or drops something when training starts.
         config["callbacks"] = [self._beginning, *given]
-        return super()._instantiate_trainer(config, callbacks)
+        return super().build_trainer(config, callbacks)
 
     @override
-    def _set_seed(self) -> None:
+    def seed_run(self) -> None:
         """Refuse a wrong seed by its name."""
         check_seed(self._settings.seed_everything)
-        super()._set_seed()
+        super().seed_run()
 
     @override
-    def _run_subcommand(self, subcommand: str) -> None:
+    def run_command(self, command: str) -> None:
         """Run, and leave nothing behind if the run is refused before its first step."""
         check_processes(self.trainer)
         if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            super()._run_subcommand(subcommand)
+            super().run_command(command)
             return
         loggers = self.trainer.loggers
         # Without a folder of its own a run shares that of other runs.
@@ -271,12 +272,12 @@ class TrainerCLI(LightningCLI):
         alone = is_own and self.trainer.is_global_zero
         folder = log_folder(self.trainer)
         with self._beginning.leaving_nothing(folder, alone=alone), naming(folder):
-            super()._run_subcommand(subcommand)
+            super().run_command(command)
 
     def _run_beginning(self) -> RunBeginning:
         config = self._settings.clone()
         config["ckpt_path"] = None
-        text = self._parser(self._command).dump(config, skip_none=False, format="yaml")
+        text = self.command_parser(self._command).dump(config, skip_none=False, format="yaml")
         return RunBeginning(self._held, text, self._settings.ckpt_path)
 
     def _continuing(self, checkpoint: Path | None) -> str:

@@ -12,6 +12,7 @@ from typing_extensions import override
 from toolkit.atomic import is_disk_full
 from toolkit.console.held_stderr import RefusedRunError
 from toolkit.interruption import Interrupted, interruption
+from toolkit.lightning_private import log_batch
 from toolkit.runs.checkpoint import RunCheckpoint
 from toolkit.runs.folder import read_checkpoint
 from toolkit.runs.loops import (
@@ -20,7 +21,6 @@ from toolkit.runs.loops import (
     is_between_updates,
     is_in_hooks,
     is_update,
-    log_batch,
     validation_follows,
 )
 

@@ -1,0 +1,164 @@
+"""All private names of Lightning that the toolkit uses, behind public ones.
+
+A new version of Lightning may drop any of them; a test looks for each entry of `NAMES` and says
+which one is missing.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from typing_extensions import override
+
+# Attributes by the object that has them.
+NAMES: dict[str, tuple[str, ...]] = {
+    "cli": (
+        "_instantiate_trainer",
+        "_parse_ckpt_path",
+        "_parser",
+        "_run_subcommand",
+        "_set_seed",
+    ),
+    "trainer": ("_logger_connector",),
+    "logger_connector": ("on_batch_end", "update_train_step_metrics"),
+    "fit_loop": ("_combined_loader", "_combined_loader_states_to_load", "_data_fetcher"),
+    "epoch_loop": ("_should_check_val_fx", "batch_progress"),
+    "combined_loader": ("_load_state_dicts",),
+    "module": ("_trainer",),
+    "callback": ("_generate_state_key",),
+    "checkpoint": (
+        "_last_global_step_saved",
+        "_monitor_candidates",
+        "_save_checkpoint",
+        "_save_last_checkpoint",
+        "_should_skip_saving_checkpoint",
+    ),
+    "bar": ("_get_train_description", "_initialize_train_progress_bar_id"),
+}
+# Keys of the state of ``trainer.fit_loop``.
+BATCH_PROGRESS = "epoch_loop.batch_progress"
+VALIDATION_PROGRESS = "epoch_loop.val_loop.batch_progress"
+# The class of a model among the hyper-parameters of a checkpoint that a command has written.
+CLASS_PATH = "_class_path"
+
+
+class OpenCLI(LightningCLI):
+    """LightningCLI, whose steps can be replaced under public names."""
+
+    def prepare_run(self) -> None:
+        """Settle the configuration before anything is built from it; first take the model."""
+        self.take_model_from_checkpoint()
+
+    def take_model_from_checkpoint(self) -> None:
+        """Put the model that ``ckpt_path`` describes into the configuration."""
+        super()._parse_ckpt_path()
+
+    def build_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
+        """Build the trainer from its options and further callbacks."""
+        return super()._instantiate_trainer(config, callbacks)
+
+    def seed_run(self) -> None:
+        """Seed all random number generators as the configuration says."""
+        super()._set_seed()
+
+    def run_command(self, command: str) -> None:
+        """Run the command, and what ``before_`` and ``after_`` it have to do."""
+        super()._run_subcommand(command)
+
+    def command_parser(self, command: str) -> LightningArgumentParser:
+        """Return the parser of the command's options."""
+        return self._parser(command)
+
+    @override
+    def _parse_ckpt_path(self) -> None:
+        self.prepare_run()
+
+    @override
+    def _instantiate_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
+        return self.build_trainer(config, callbacks)
+
+    @override
+    def _set_seed(self) -> None:
+        self.seed_run()
+
+    @override
+    def _run_subcommand(self, subcommand: str) -> None:
+        self.run_command(subcommand)
+
+
+class OpenProgressBar(RichProgressBar):
+    """Lightning's bar, with public names for the beginning and the text of the training bar."""
+
+    def begin_train_bar(self) -> None:
+        """Add the bar of training, unless there is one."""
+        self._initialize_train_progress_bar_id()
+
+    def text_before_bar(self, epoch: int) -> str:
+        """Return the text before the bar of training."""
+        return super()._get_train_description(epoch)
+
+    @override
+    def _get_train_description(self, current_epoch: int) -> str:
+        return self.text_before_bar(current_epoch)
+
+
+def trainer_of(module: L.LightningModule) -> L.Trainer | None:
+    """Return the module's trainer, None where there is none; the public property raises."""
+    return module._trainer
+
+
+def state_key_of(callback: Callback, **arguments: object) -> str:
+    """Return the key of a callback's state in checkpoints, which tells its arguments apart."""
+    return callback._generate_state_key(**arguments)
+
+
+def checks_validation(trainer: L.Trainer) -> bool:
+    """Return whether Lightning validates after the batch that has just been trained on."""
+    loop = trainer.fit_loop
+    fetcher = loop._data_fetcher
+    return fetcher is not None and loop.epoch_loop._should_check_val_fx(fetcher)
+
+
+def log_batch(trainer: L.Trainer) -> None:
+    """Log the values of the last batch: a run that ends in the hooks of that batch would not."""
+    connector = trainer._logger_connector
+    connector.on_batch_end()
+    connector.update_train_step_metrics()
+
+
+def restore_loaders(trainer: L.Trainer) -> None:
+    """Let the training loaders go on where the checkpoint left them.
+
+    Lightning does so only if it asks for the loaders after the checkpoint has been read, and not
+    at the end of an epoch. A run that is limited by epochs, whose optimiser asks how many steps
+    that makes, would begin with the first batch again.
+    """
+    loop = trainer.fit_loop
+    states, loader = loop._combined_loader_states_to_load, loop._combined_loader
+    fetcher = loop._data_fetcher
+    if states and loader is not None and fetcher is not None:
+        loader._load_state_dicts(states)
+        loop._combined_loader_states_to_load = []
+        iter(fetcher)
+
+
+def is_saved(checkpoint: ModelCheckpoint, trainer: L.Trainer) -> bool:
+    """Return whether the step is saved already, or is not to be saved at all."""
+    return checkpoint._should_skip_saving_checkpoint(trainer)
+
+
+def save_last(checkpoint: ModelCheckpoint, trainer: L.Trainer) -> None:
+    """Save the last checkpoint now."""
+    checkpoint._save_last_checkpoint(trainer, checkpoint._monitor_candidates(trainer))
+
+
+def save_to(checkpoint: ModelCheckpoint, trainer: L.Trainer, path: Path) -> None:
+    """Save a checkpoint to the path."""
+    checkpoint._save_checkpoint(trainer, str(path))
+
+
+def note_saved_step(checkpoint: ModelCheckpoint, step: int) -> None:
+    """Note the last step that is saved; -1 for none."""
+    checkpoint._last_global_step_saved = step
