@@ -94,3 +94,43 @@ def test_how_a_tensor_is_stored_changes_nothing(name: str, view: str) -> None:
     right = right_arguments(FUNCTIONS[name])
     changed = {key: VIEWS[view](right[key]) for key in floats(FUNCTIONS[name])}
     assert equal(called(**changed), called(), tolerance=1e-6)
+
+
+# What is trained keeps its dtype, so that its gradients have it, too.
+TRAINED = {
+    "cell_layout": "value: expected float32 or float64, got dtype",
+    "dense_reconstruction_loss": "weight, bias: expected both float32 or both float64, got",
+    "reconstruct": "weight, bias: expected both float32 or both float64, got",
+    "reconstruction_loss": "weight, bias: expected both float32 or both float64, got",
+}
+each_half = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+
+
+def half_and_lifted(name: str, dtype: torch.dtype) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Right arguments in half precision, and the same values in float32."""
+    halves = {
+        key: right_arguments(FUNCTIONS[name])[key].to(dtype) for key in floats(FUNCTIONS[name])
+    }
+    lifted = {key: value.float() for key, value in halves.items()}
+    return right_arguments(FUNCTIONS[name]) | halves, right_arguments(FUNCTIONS[name]) | lifted
+
+
+@each_half
+@pytest.mark.parametrize(
+    "name", [n for n in FUNCTIONS if floats(FUNCTIONS[n]) and n not in TRAINED]
+)
+def test_half_precision_gives_the_values_of_float32(name: str, dtype: torch.dtype) -> None:
+    halves, lifted = half_and_lifted(name, dtype)
+    before = {key: halves[key].clone() for key in floats(FUNCTIONS[name])}
+    got = getattr(functional, name)(**halves)
+    assert equal(got, getattr(functional, name)(**lifted))
+    assert equal({key: halves[key] for key in before}, before)
+    assert all(halves[key].dtype == dtype for key in before)
+
+
+@each_half
+@pytest.mark.parametrize("name", TRAINED)
+def test_half_precision_is_refused_where_gradients_are_taken(name: str, dtype: torch.dtype) -> None:
+    halves, _ = half_and_lifted(name, dtype)
+    with pytest.raises(ValueError, match=f"^{TRAINED[name]} {dtype}"):
+        getattr(functional, name)(**halves)
