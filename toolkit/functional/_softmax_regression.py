@@ -4,6 +4,12 @@ L-BFGS on closed-form gradients. The cost is two products with the design per it
 the step: logits are linear in the weight, so a line search only combines logits that are there.
 Classes come first in every array, because (c, d) @ (d, n) and (c, n) @ (n, d) are the fast
 orientations of these thin products.
+
+A solver of its own, because general ones take longer. With 4000 rows like hidden states, 4 classes,
+l2 from 1/4000 to 0.1, one thread and the same excess of the objective (1e-6), `torch.optim.LBFGS`
+takes 3.2 to 3.8 times as long at d = 256, 3.1 to 3.8 at 1024 and 3.8 to 4.5 at 2048; scikit-learn's
+LogisticRegression 2.8 to 4.3, 4.5 to 5.6 and 5.3 to 10 times (`benchmarks/probe.py`). The
+preconditioner, a sketch of the features' covariance, leaves a quarter to a half of the iterations.
 """
 
 from collections import deque
