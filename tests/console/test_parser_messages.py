@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 from jsonargparse import ArgumentParser
 
+from toolkit.console.held_stderr import one_line
 from toolkit.console.parser_messages import shortened
 
 
@@ -101,3 +102,42 @@ def test_names_the_argument_and_says_what_is_wrong(args: list[str], expected: st
 )
 def test_leaves_other_messages_alone(message: str) -> None:
     assert shortened(message) == message
+
+
+INVENTED = [
+    (
+        "The value of picture.size is unusable:\n  it was 'x'\n  a whole number is needed here\n",
+        "a whole number is needed here",
+    ),
+    ("one line: as it is", "one line: as it is"),
+    (
+        'Parser key "picture.size":\n  a whole number is needed, not x',
+        "picture.size: a whole number is needed, not x",
+    ),
+    (
+        'Parser key "picture.shape":\n  No way:\n    - Circle:\n      radius: expected 1, got 0',
+        "picture.shape: radius: expected 1, got 0",
+    ),
+    (
+        'Parser key "picture.shape":\n  No way:\n    - It is no list\n    - It is no type',
+        "picture.shape: It is no type",
+    ),
+    (
+        "Problems parsing config: no mapping\n  in line 1",
+        "Problems parsing config: no mapping\n  in line 1",
+    ),
+    ("Does not validate against\n  Subtypes: []\n  Errors:\n", "Errors:"),
+]
+
+
+@pytest.mark.parametrize(("message", "expected"), INVENTED)
+def test_of_sentences_that_it_does_not_know_the_last_line_is_left(
+    message: str, expected: str
+) -> None:
+    assert shortened(message, from_parser=True) == expected
+
+
+def test_an_error_of_the_parser_is_known_by_its_class() -> None:
+    text = INVENTED[0][0]
+    assert one_line(ArgumentError(None, text)) == "a whole number is needed here"
+    assert one_line(ValueError(text)) == " ".join(text.split())

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import traceback
+from argparse import ArgumentError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO, cast
@@ -156,7 +157,7 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     else:
-        text = shortened(str(error))
+        text = shortened(str(error), from_parser=isinstance(error, ArgumentError))
     if not any(base.__name__ in _TELLING for base in type(error).__mro__):
         text = f"{type(error).__name__}: {text}"
     text = " ".join(text.split())

@@ -30,6 +30,8 @@ _EXPECTED = re.compile(r"Expected an? (?P<what>.+?)(\. Got value: (?P<got>.*))?"
 _GIVEN = re.compile(r"Given value: (.*?)(\. Got value: .*)?$")
 _NESTED = re.compile(r"NestedArg\(key='([^']+)', .*\)")
 _CALLABLE = re.compile(r"Type .* expects a function or a callable class: ")
+# Beginnings of messages that keep all their lines: the YAML reader's, or those of a typed text.
+_WHOLE = ("Problems parsing config", "unrecognized arguments: ", "Option '")
 # Lines that frame a message, or tell of alternatives that were never meant.
 _FRAME = re.compile(
     r"Does not validate against|Subtypes: |Errors:|Given value|Expected a <class 'NoneType'>"
@@ -48,28 +50,38 @@ class _Leaf(NamedTuple):
     line: int
 
 
-def shortened(message: str) -> str:
+def shortened(message: str, *, from_parser: bool = False) -> str:
     r"""Return the deepest useful sentence of a parser's message, with the full key in front.
 
-    Any other message comes back unchanged.
+    Args:
+        message: Any message; one of another source comes back unchanged.
+        from_parser: Whether it is known to be a parser's. Then its last line is returned where
+            its sentences are none of those that jsonargparse writes today.
 
     Example:
         >>> shortened("Parser key \"trainer.max_steps\":\n  Expected a <class 'int'>. Got value: x")
         'trainer.max_steps: expected int, got x'
     """
     if not (_KEY.search(message) or message.startswith("Does not validate against")):
-        return message
+        return _last_line(message) if from_parser else message
     lines = message.splitlines()
     leaves = _leaves(lines)
     if not leaves:
-        return message
+        return _last_line(message) if from_parser else message
     best = max(leaves, key=lambda leaf: len(leaf.keys))
     alternatives = [leaf for leaf in leaves if leaf[:3] == best[:3]]
     if all(_EXPECTED.fullmatch(leaf.text) for leaf in alternatives):
         sentence = _unknown_class(alternatives) or _expectation(alternatives, lines)
     else:
-        sentence = _reworded(best)
+        # Of sentences that are none of jsonargparse's today, the last one says most.
+        unknown = [leaf for leaf in leaves if leaf.keys == best.keys and not _is_known(leaf)]
+        sentence = _reworded(best if _is_known(best) else unknown[-1])
     return ": ".join([*([".".join(best.keys)] if best.keys else []), sentence])
+
+
+def _last_line(message: str) -> str:
+    whole = message.strip()
+    return whole if whole.startswith(_WHOLE) else whole.rpartition("\n")[2].strip()
 
 
 def _leaves(lines: list[str]) -> list[_Leaf]:
@@ -92,6 +104,10 @@ def _leaves(lines: list[str]) -> list[_Leaf]:
             class_path_above = above[-1][2] if above else ""
             leaves.append(_Leaf(indent, keys, class_path_above, body, number))
     return leaves
+
+
+def _is_known(leaf: _Leaf) -> bool:
+    return any(pattern.fullmatch(leaf.text) for pattern in (_OPTION, _EXPECTED))
 
 
 def _unknown_class(alternatives: list[_Leaf]) -> str | None:

@@ -22,7 +22,8 @@ class NamedConfigFile(ActionConfigFile):
                 _check_content(parser, Path(value))
             ActionConfigFile.apply_config(parser, cfg, dest, value)
         except (ArgumentError, TypeError, ValueError) as error:
-            text = shortened(str(error)).removeprefix(f"{dest}: ")
+            from_parser = not isinstance(error, ValueError)
+            text = shortened(str(error), from_parser=from_parser).removeprefix(f"{dest}: ")
             raise ValueError(f"{dest} {value}: {text}") from error
         say_dropped(before, cfg)
 
