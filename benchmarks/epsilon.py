@@ -1,4 +1,4 @@
-"""Time and memory of `epsilon` on sharded models against loading the model for its matrix.
+"""Time and memory of `epsilon` on sharded models against loading the whole model.
 
 The baseline is the script one would write: `from_pretrained`, then the same measure on the input
 embedding. Both run in processes of their own, importing included, with one thread; each number is
@@ -77,7 +77,7 @@ def by_model(folder: str) -> dict[str, Any]:
 
 
 def by_nothing(folder: str) -> dict[str, Any]:
-    """What both need before they read anything."""
+    """The imports that both need."""
     del folder
     import toolkit.functional  # noqa: F401, PLC0415
 

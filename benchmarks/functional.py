@@ -216,7 +216,7 @@ def memory_of(field: str) -> int:
 def measure_memory(inputs: tuple[Tensor, ...], work: Callable[..., Any]) -> None:
     """Print the peak of resident memory above what the input and the libraries hold."""
     work(inputs[0][:256].clone(), *inputs[1:])
-    # What the warm-up freed goes back to the system, and the peak starts anew.
+    # Memory that the warm-up freed goes back to the system, and the peak starts anew.
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")
     before = memory_of("VmRSS")

@@ -40,7 +40,7 @@ def describe(name: str, fitted: CapacityLaw) -> str:
 
 
 def compare(law: Law, ours: list[PackingPoint], published: list[PackingPoint]) -> None:
-    """Print both fits and what they make of the published models' capacities."""
+    """Print both fits and the published models' capacities by each."""
     mine, theirs = fitted_law(ours, law), fitted_law(published, law)
     print(f"{law} law, {len(ours)} pairs")
     print(describe("ours", mine))

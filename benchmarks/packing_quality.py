@@ -34,7 +34,7 @@ KEY = ("recipe", "num_vectors", "dim", "seed", "steps")
 
 
 def run(recipe: str, num_vectors: int, dim: int, seed: int, steps: int) -> dict[str, Any]:
-    """Train one packing and return what came out, measured anew on the vectors it returns."""
+    """Train one packing and return its record, measured anew on the vectors it returns."""
     L.seed_everything(seed, verbose=False)
     model = VectorPacking(num_vectors, dim, **RECIPES[recipe])
     trainer = L.Trainer(

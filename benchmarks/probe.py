@@ -1,4 +1,4 @@
-"""Time the linear probe against scikit-learn and torch.optim.LBFGS, and compare what they find.
+"""Time the linear probe against scikit-learn and torch.optim.LBFGS, and compare the fits.
 
 The features imitate one layer's hidden states: a power-law spectrum in a random basis, unequal
 scales and means, one outlier coordinate, four classes. All see the same float32 features, the same
@@ -57,7 +57,7 @@ class Problem:
 
 
 class Fit(NamedTuple):
-    """What a solver has found, on standardised features."""
+    """Result of a solver, on standardised features."""
 
     weight: Array
     bias: Array

@@ -147,7 +147,7 @@ __all__ = [
     "welch_bound",
 ]
 
-# The names that results had before they ended in "Result" stay for one version.
+# The old names of results, without "Result" at their end, stay for one version.
 if TYPE_CHECKING:
     AlphaReQ = AlphaReQResult
     CellLayout = CellLayoutResult

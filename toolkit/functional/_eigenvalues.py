@@ -1,4 +1,4 @@
-"""Covariance eigenvalues, and what the spectral measures make of them."""
+"""Covariance eigenvalues, and the spectral measures computed from them."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Points whose pairs are ranked in full space once, and fast rank correlations with these."""
+"""Points whose pairs are ranked in full space once, and fast rank correlations with those ranks."""
 
 import math
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ MIN_VARIANCE_SHARE = 1e-10
 
 
 class Buffers(NamedTuple):
-    """What ranking all pairs of one subspace writes to: fresh pages cost as much as the sort.
+    """Reused memory for ranking one subspace's pairs; fresh memory costs as much as the sort.
 
     Attributes:
         cosines: Similarities of all points, float32 of shape (n, n).
@@ -201,7 +201,7 @@ def _sorted(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float,
 
 
 def _bucketed(geometry: Geometry, cosines: Float32[Tensor, "n n"]) -> tuple[float, float] | None:
-    """The same, taking similarities for tied that fall into one bucket."""
+    """The same; similarities that fall into one bucket count as tied."""
     partners = geometry.positions if geometry.ranks is None else geometry.ranks
     values = cosines.view(-1).index_select(0, geometry.pairs)
     if blurred(values.to(torch.int32)):
@@ -220,12 +220,12 @@ def _coordinates(
 ) -> Float32[Tensor, "n r"]:
     """Rows with the same inner products as ``units``, in as few columns as the smaller side.
 
-    Uses ``cosines`` up.
+    Overwrites ``cosines``.
     """
     num_points, dim = units.shape
     if num_points > dim:
         return units.float()
-    # The similarities of centred points are singular; this much lets their factor exist. Columns
+    # The similarities of centred points are singular; adding this makes a factor exist. Columns
     # of points that depend on those before them hold nothing else.
     ridge = num_points**2 * torch.finfo(torch.float64).eps
     cosines.diagonal().add_(ridge)

@@ -17,7 +17,7 @@ _CPU_TILE, _DEVICE_TILE = 384, 4096
 _SENSIBLE_SCALES = (1e-30, 1e10)
 # Sums of powers outside may have lost terms to overflow or underflow in float32.
 _SAFE_TOTALS = (1e-20, 1e20)
-# Powers below this change no sum of at least 1e-20, and some processors crawl on denormals.
+# Powers below this change no sum of at least 1e-20; denormal numbers are slow on some processors.
 _NEGLIGIBLE = 1e-35
 
 

@@ -1,4 +1,4 @@
-"""Class labels: what is accepted, and a held-out part that keeps the classes' shares."""
+"""Class labels: their checks, and a held-out part with the same share of each class."""
 
 from typing import NamedTuple
 

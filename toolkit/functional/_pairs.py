@@ -1,4 +1,4 @@
-"""Cosine similarities of all pairs of points, and their ranks: what PGA and agreement share."""
+"""Cosine similarities of all pairs of points and their ranks, for PGA and agreement."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ MAX_BLUR = 1e-10
 NUM_SAMPLED, NUM_QUANTILES = 4096, 256
 
 
-# The points inside a subspace, in the precision that is asked for.
+# Makes the points inside a subspace in the given dtype.
 View: TypeAlias = Callable[[torch.dtype], Tensor]
 
 
@@ -60,7 +60,7 @@ def first_twins(hidden: Float[Tensor, "n d"]) -> Int64[Tensor, " n"]:
 def has_direction(
     residual: Float64[Tensor, "n d"], hidden: Float[Tensor, "n d"]
 ) -> Bool[Tensor, " n"]:
-    """Rows of ``residual`` that are more than the rounding of what was subtracted."""
+    """Mask of the rows of ``residual`` that are longer than the subtraction's rounding error."""
     lengths = torch.linalg.vector_norm(hidden, dim=1, dtype=torch.float64)
     share = max(MIN_SHARE, 4 * torch.finfo(hidden.dtype).eps)
     keep: Tensor = torch.linalg.vector_norm(residual, dim=1) > (lengths + lengths.mean()) * share

@@ -1,4 +1,4 @@
-"""Computing in the precision of the operands, wherever the caller stands."""
+"""Computation in the operands' precision, also inside a caller's autocast."""
 
 import functools
 from collections.abc import Callable

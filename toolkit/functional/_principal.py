@@ -12,9 +12,9 @@ from torch import Tensor
 
 from toolkit.functional._triangles import lower_gram
 
-# Smaller matrices are decomposed sooner than iterated.
+# For smaller matrices a decomposition is faster than an iteration.
 LANCZOS_SIZE = 256
-# A strongest direction that so many have not found is decomposed in less time.
+# After so many iterations a decomposition takes less time.
 LANCZOS_RESTARTS = 30
 
 
@@ -70,7 +70,7 @@ def top_eigenpairs(
 def _top_eigenpairs(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
     """Largest eigenvalues, ascending, and eigenvectors; only the lower triangle is read."""
     size = len(matrix)
-    # Several vectors of one eigenvalue are beyond an iteration that starts from one.
+    # An iteration from one vector cannot find several eigenvectors of one eigenvalue.
     if num == 1 and size >= LANCZOS_SIZE and np.trace(matrix) > 0:
         product = LinearOperator(
             matrix.shape, lambda vector: dsymv(1.0, matrix.T, vector), dtype=matrix.dtype

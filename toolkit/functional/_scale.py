@@ -1,6 +1,6 @@
 """Powers of 2 that bring values near 1, where squares neither overflow nor vanish.
 
-Multiplying by them rounds nothing, so that what does not depend on the scale keeps every digit.
+Multiplying by them rounds nothing, so a result that does not depend on the scale is exact.
 """
 
 import math
@@ -12,7 +12,7 @@ from torch import Tensor
 
 # Between 2^-n and 2^n the squares of the values are safe, and so are products of their sums.
 _SAFE_EXPONENTS = {torch.float32: 30, torch.float64: 200}
-# So many rows stay in the cache while their norms are taken.
+# This many rows stay in the cache while their norms are computed.
 _LIFT_ROWS = 256
 
 

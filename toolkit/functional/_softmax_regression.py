@@ -1,7 +1,7 @@
 """Softmax regression with an L2 penalty: several penalties at once, certified convergence.
 
-L-BFGS on closed-form gradients. The cost is two products with the design per iteration, whatever
-the step: logits are linear in the weight, so a line search only combines logits that are there.
+L-BFGS on closed-form gradients. The cost is two products with the design per iteration, for
+any step length: logits are linear in the weight, so a line search only adds known logits.
 Classes come first in every array, because (c, d) @ (d, n) and (c, n) @ (n, d) are the fast
 orientations of these thin products.
 
@@ -9,7 +9,7 @@ A solver of its own, because general ones take longer. With 4000 rows like hidde
 l2 from 1/4000 to 0.1, one thread and the same excess of the objective (1e-6), `torch.optim.LBFGS`
 takes 3.2 to 3.8 times as long at d = 256, 3.1 to 3.8 at 1024 and 3.8 to 4.5 at 2048; scikit-learn's
 LogisticRegression 2.8 to 4.3, 4.5 to 5.6 and 5.3 to 10 times (`benchmarks/probe.py`). The
-preconditioner, a sketch of the features' covariance, leaves a quarter to a half of the iterations.
+preconditioner, a sketch of the features' covariance, leaves a quarter to a third of the iterations.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ MIN_CURVATURE = 1e-6
 
 
 class Design(NamedTuple):
-    """What all regressions share.
+    """Data of the regressions, common to all penalties.
 
     Attributes:
         features: Rows of the regression, one more column of ones for the bias.
@@ -40,7 +40,7 @@ class Design(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where each regression ended.
+    """Result of each regression.
 
     Attributes:
         weight: Weight of each class, the last column is the bias.
@@ -96,8 +96,8 @@ def minimise(
     """Minimise mean cross-entropy + l2/2 ||W||^2 for each ``l2``, the bias being free.
 
     A regression stops when its gap is at most ``tol``. With the bias at its optimum the objective
-    is l2-strongly convex in W, hence a gap of ||gradient||^2 / (2 l2). What the bias can still gain
-    is added to second order.
+    is l2-strongly convex in W, hence a gap of ||gradient||^2 / (2 l2). The gain that is left in
+    the bias is added to second order.
     """
     sketch = _covariance_sketch(design.features)
     state = _first_state(design, l2, start)
@@ -107,7 +107,7 @@ def minimise(
     for num_iter in range(max_iter + 1):
         curvature = _class_curvature(state.probabilities)
         gap = _gap(state, curvature)
-        # Below the rounding of the gradient, later is not better.
+        # Below the rounding of the gradient, a later iterate may be worse.
         better = gap < minimum.gap[running]
         minimum.weight[running[better]] = state.weight[better]
         minimum.gap[running[better]] = gap[better]
@@ -156,7 +156,7 @@ def _class_curvature(probabilities: Float[Tensor, "k c n"]) -> _Curvature:
     mean = probabilities.mean(2)
     hessian = torch.diag_embed(mean) - probabilities @ probabilities.mT / num_rows
     # A constant added to all scores of a row changes nothing; with a curvature of 0, rounding
-    # would send the biases along it. It is given the mean of the others.
+    # would move the biases along it. Its curvature is set to the mean of the others.
     hessian += hessian.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] / (num_classes - 1)
     scales, axes = torch.linalg.eigh(hessian)
     return _Curvature(axes, scales.clamp_(min=MIN_CURVATURE)[..., None])
@@ -234,7 +234,7 @@ def _quasi_newton_direction(
 def _advance(
     design: Design, state: _State, direction: Float[Tensor, "k c d"]
 ) -> tuple[_State, _Pair]:
-    """Step along ``direction``, to where the slope has fallen to a fraction of what it was."""
+    """Step along ``direction``, to where the slope has fallen to a fraction of its start."""
     logits = _logits(design, direction)
     length, probabilities = _line_search(design, state, direction, logits)
     step = length * direction

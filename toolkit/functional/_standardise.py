@@ -12,7 +12,7 @@ ROWS_PER_BLOCK = 512
 
 
 class Standardised(NamedTuple):
-    """Standardised features and what they were standardised with.
+    """Standardised features, with the means and scales used.
 
     Attributes:
         design: (feature - mean) / scale, 0 for constant features, and a last column of ones.
@@ -54,7 +54,7 @@ def standardise(features: Float[Tensor, "n d"]) -> Standardised:
 def _spread(columns: Float[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Int64[Tensor, " e"]]:
     """Standard deviation of each column, and the columns whose squares leave the dtype."""
     squares = _column_means(columns, power=2)
-    # The mean was rounded, so the centred columns have a mean of their own.
+    # The mean was rounded, so the mean of the centred columns is not exactly 0.
     variance = squares - _column_means(columns, power=1).square()
     limits = torch.finfo(columns.dtype)
     smallest = limits.tiny / limits.eps**2

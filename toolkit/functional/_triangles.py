@@ -1,4 +1,4 @@
-"""Products that need one triangle only."""
+"""Matrix products of which only one triangle is computed."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ BLOCK_ROWS = 128
 def lower_gram(
     rows: Float[Tensor, "n k"], *, out: Float[Tensor, "n n"] | None = None
 ) -> Float[Tensor, "n n"]:
-    """Inner products of the rows, on and below the diagonal; what lies above is undefined.
+    """Inner products of the rows, on and below the diagonal; entries above it are undefined.
 
     They are written to ``out`` where it is given.
     """
@@ -23,7 +23,7 @@ def lower_gram(
     if rows.numel() == 0:
         # BLAS refuses an empty operand and leaves ``out`` as it was.
         return rows.new_zeros(len(rows), len(rows)) if out is None else out.zero_()
-    # Half the work of a general product, which torch has no call for.
+    # Half the work of a general product; torch has no such function.
     values = rows.numpy()
     (syrk,) = get_blas_funcs(("syrk",), (values,))
     options: dict[str, Any] = {"trans": 1} if values.flags.c_contiguous else {}
@@ -35,14 +35,14 @@ def lower_gram(
 
 
 def add_lower(total: Float[Tensor, "n n"], matrix: Float[Tensor, "n n"]) -> None:
-    """Add what lies on and below the diagonal, in place; what lies above becomes undefined."""
+    """Add the entries on and below the diagonal, in place; entries above it become undefined."""
     for start in range(0, len(total), BLOCK_ROWS):
         stop = start + BLOCK_ROWS
         total[start:stop, :stop] += matrix[start:stop, :stop]
 
 
 def mirror_lower(matrix: Float[Tensor, "n n"]) -> None:
-    """Overwrite what lies above the diagonal with what lies below it, in place."""
+    """Copy the entries below the diagonal to above it, in place."""
     for start in range(0, len(matrix), BLOCK_ROWS):
         stop = start + BLOCK_ROWS
         corner = matrix[start:stop, start:stop]

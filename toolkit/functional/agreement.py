@@ -1,4 +1,4 @@
-"""Do two models place the same texts alike: in full space, where they read out, or anywhere?"""
+"""Do two models place the same texts alike, in full space, readout subspaces or random ones?"""
 
 from functools import partial
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Cosine similarities pair by pair, in blocks, for what no sum over rows can give."""
+"""Cosine similarities pair by pair, in blocks, for results that no sum over rows gives."""
 
 import math
 from collections.abc import Iterator
@@ -166,7 +166,7 @@ def cosine_distances(vectors: Tensor, *, chunk_size: int = CHUNK_SIZE) -> Tensor
 
 
 def _rows_with_pairs(vectors: Tensor) -> tuple[Tensor, Bool[Tensor, " v"]]:
-    """Check ``vectors``, which must have two non-zero rows, and say which ones those are."""
+    """Check that ``vectors`` has two non-zero rows; return it and the mask of these rows."""
     rows = finite_real("vectors", vectors)
     usable = row_norms(rows) > 0
     require_pairs("vectors", len(rows), int((~usable).sum()))
@@ -218,7 +218,7 @@ def _regression_estimate(
             for units in unit_chunks(sample, dtype=torch.float32, chunk_size=chunk_size)
         ]
     )
-    # Each row met itself with a similarity of 1.
+    # Each row's sum includes its similarity 1 to itself.
     means = ((sums - 1) / (num_rows - 1)).cpu().numpy()
     known = np.array([moments.mean, moments.mean**2 + moments.std**2])
     design = np.column_stack([np.ones(num_sampled), means[:, 1:] - known])

@@ -32,11 +32,11 @@ from toolkit.functional.capacity import (
     usable_points,
 )
 
-# Steps of the refits, and when they have arrived; all constants are positive, so logarithms serve.
+# Steps of the refits, their tolerance and the shift of differences, in the constants' logarithms.
 _GAUSS_NEWTON_STEPS, _CONVERGED, _SHIFT = 12, 1e-7, 1e-5
-# Below it, directions of the constants leave no trace in the points.
+# Below it, the points do not determine a combination of the constants.
 _SMALLEST_EIGENVALUE = 1e-9
-# A drawn epsilon may come out negative or above 1; the laws need one between.
+# A drawn epsilon may be below 0 or above 1, where the laws are not defined.
 _SMALLEST_EPSILON = 1e-12
 
 
@@ -91,7 +91,7 @@ def bootstrap_packing_law(
         )
     log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
     require_memory("num_resamples", 2 * num_resamples, len(observed), itemsize=8)
-    # Draws that lack what the law needs, a second dimension for instance, drop out.
+    # Draws that do not determine the law, with one dimension for instance, are left out.
     size = (2 * num_resamples, len(observed))
     drawn = torch.randint(len(observed), size, generator=draws)
     weights = torch.zeros(size, dtype=torch.float64).scatter_add_(
@@ -208,9 +208,10 @@ def deviation_interval(
 def _weighted_fits(
     predict: Callable[[Array], Array], observed: Array, weights: Array, start: Array
 ) -> Array:
-    """Least squares for each row of ``weights``, all at once; rows that fix no fit are left out.
+    """Least squares for each row of ``weights``, all at once.
 
-    Gauss and Newton's steps from ``start``, the solution for equal weights, which is near.
+    Gauss and Newton's steps from ``start``, the solution for equal weights, which is near. Rows
+    without a converged fit are left out.
     """
     parameters = np.repeat(start[None], len(weights), 0)
     usable = np.ones(len(weights), dtype=bool)
@@ -237,7 +238,7 @@ def _weighted_fits(
 
 def _numbers(name: str, values: Iterable[int | float]) -> Array:
     """The values as an array of at least one finite number."""
-    # Tensors and arrays without a dimension have the method, but nothing to go through.
+    # Tensors and arrays without a dimension have `__iter__`, which fails.
     has_items = isinstance(values, Iterable) and getattr(values, "ndim", 1) > 0
     is_column = has_items and not isinstance(values, str | bytes)
     numbers = [finite(name, value) for value in values] if is_column else []

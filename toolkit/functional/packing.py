@@ -22,13 +22,13 @@ from toolkit.functional._checks import (
 )
 from toolkit.functional._gram import largest_cosine, normalised, penalty_and_gradient
 
-# Beyond it powers tell nothing but the rounding of cosines apart: float32 keeps a cosine to about
-# 1e-7 of its value, which multiplied by the exponent has to stay well below 1.
+# Beyond it, powers differ by the rounding of the cosines: float32 holds a cosine to about 1e-7 of
+# its value, and the exponent times 1e-7 must stay well below 1.
 LARGEST_EXPONENT = 1_000_000
 
 
 class PenaltyWithMaxResult(NamedTuple):
-    """The Gram penalty and what the same pass has seen.
+    """The Gram penalty and the largest |cosine|, computed in one pass.
 
     Attributes:
         penalty: The p-norm, a differentiable scalar.
@@ -52,7 +52,7 @@ def gram_penalty(
     Args:
         vectors: Real matrix of shape (k, d), k at least 2; rows need not have unit norm.
         exponent: p, 2 to 1,000,000. Integers cost a few multiplications, others a power per pair.
-        scale: What |cosines| are divided by before they are raised to a power: the last value,
+        scale: Divisor of the |cosines| before they are raised to a power: the last value,
             while training. Any scale gives the same value; a far one, or None, costs another pass.
 
     Returns:
@@ -108,7 +108,7 @@ def random_max_abs_cosine(
 ) -> float:
     """Smallest of the largest |cosines| of ``num_draws`` draws of random unit vectors.
 
-    The random baseline of arXiv 2606.02765. A draw is left as soon as it cannot win any more.
+    The random baseline of arXiv 2606.02765. A draw ends as soon as it cannot be the smallest.
 
     Args:
         num_vectors: Number of vectors k, at least 2.

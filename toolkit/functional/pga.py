@@ -38,7 +38,7 @@ MIN_NULL_STD = 1e-6
 
 
 class SubspacePGAResult(NamedTuple):
-    """Subspace PGA, and what it has to be read with.
+    """Subspace PGA, with the numbers that its reading needs.
 
     Tensors on the CPU of shape (*layers, *removals): () for one layer and an integer ``remove``,
     (R,) for R removals, (L,) for L layers, (L, R) for both. ``reason`` is nested in the same way.
@@ -55,7 +55,7 @@ class SubspacePGAResult(NamedTuple):
         num_distinct: Number of distinct points; z means little where they are few.
         variance_share: Share, inside the subspace, of the variance that the removal leaves.
         pc1_alignment: Share, inside the subspace, of the first principal direction of the
-            mean-centred points, the one that the first removal takes away.
+            mean-centred points, which the first removal takes away.
         reason: Why z is NaN; empty where it is a number.
     """
 

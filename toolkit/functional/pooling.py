@@ -37,7 +37,7 @@ def last_token(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Mean hidden state of each text's real tokens; what padding holds never matters.
+    """Mean hidden state of each text's real tokens; values at padding have no effect.
 
     Args:
         hidden: Real tensor of shape (B, T, d), or (L, B, T, d) for L layers.

@@ -38,8 +38,8 @@ class LinearProbeResult(NamedTuple):
             constant features, whose spread is below the rounding of their mean.
         converged: Whether ``gap`` reached the tolerance, bool, shape () or (L,).
         num_iter: Iterations of the final fit, int64, shape () or (L,).
-        gap: Bound on how far the train objective is above its minimum, shape () or (L,); what the
-            bias can still gain enters to second order.
+        gap: Bound on how far the train objective is above its minimum, shape () or (L,); the
+            gain left in the bias is added to second order.
         l2: Penalty used, float64, shape () or (L,).
     """
 
@@ -72,8 +72,9 @@ def fit_linear_probe(
     Args:
         features: Real tensor of shape (N, d), or (L, N, d) for L layers of the same rows.
         labels: Integers 0..C-1 of shape (N,), each class at least once.
-        l2: Penalty, or several to choose from: each layer takes the one with the highest accuracy
-            on a held-out part of the rows, the strongest of equals, and is then fitted on all.
+        l2: Penalty, or several to choose from: each layer takes the penalty with the highest
+            accuracy on a held-out part of the rows, the strongest of equals, and is then fitted on
+            all.
         max_iter: Limit on the iterations of a fit; each costs two products with the features.
         tol: Allowed excess of the objective over its minimum, in nats.
         validation_share: Share of each class that is held out to choose ``l2``.
@@ -153,7 +154,7 @@ def probe_accuracy(probe: LinearProbeResult, features: Tensor, labels: Tensor) -
 
 
 class _Task(NamedTuple):
-    """What all layers share; the penalties are sorted, strongest first."""
+    """Labels and options, common to all layers; the penalties are sorted, strongest first."""
 
     one_hot: Int64[Tensor, "c n"]
     penalties: list[float]

@@ -133,8 +133,8 @@ def alpha_req(features: Tensor, *, fit_range: tuple[int, int] = (11, 100)) -> Al
 
     Args:
         features: Real matrix of shape (N, d).
-        fit_range: First and last eigenvalue of the fit, counted from 1 and both included. What
-            lies beyond the rank is left out.
+        fit_range: First and last eigenvalue of the fit, counted from 1 and both included.
+            Eigenvalues beyond the rank are left out.
 
     Returns:
         The exponent and its fit; NaN with the reason if fewer than 5 eigenvalues are left.

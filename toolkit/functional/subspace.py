@@ -1,4 +1,4 @@
-"""Subspaces of the residual stream: the readout's, random ones, and what remains without PCs."""
+"""Subspaces of the residual stream: readout, random ones, and the complement of leading PCs."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -152,7 +152,7 @@ def require_subspace(name: str, k: int, dim: int) -> None:
 
 
 def orthonormal_basis(name: str, basis: Tensor, dim: int) -> Tensor:
-    """Return a checked basis, or say in one line why it is none of a subspace of R^dim."""
+    """Return a checked basis, or raise an error if it is not one of a subspace of R^dim."""
     columns = finite_float(name, basis)
     if len(columns) != dim:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What arXiv 2505.10465 predicts for the loss of the toy model: weak and strong superposition."""
+"""Predictions of arXiv 2505.10465 for the toy model's loss in weak and strong superposition."""
 
 import torch
 from jaxtyping import Float64

@@ -20,7 +20,7 @@ from toolkit.metrics._checks import feature_rows
 class CosineMoments(Metric):
     """Mean and standard deviation of the cosine similarity over all pairs of rows seen.
 
-    `toolkit.functional.cosine_moments` over batches: the sums kept are of size d^2, whatever the
+    `toolkit.functional.cosine_moments` over batches: the sums kept are of size d^2 for any
     number of rows. They are float64; rows that are parallel to better than 1e-6 need the function,
     which can pass over the rows twice.
 

@@ -20,7 +20,7 @@ from toolkit.metrics._checks import feature_rows
 
 
 class _CovarianceMetric(Metric):
-    """Float64 sums of the rows and of their outer products, whatever the number of rows."""
+    """Float64 sums of the rows and of their outer products, of size d^2 for any number of rows."""
 
     is_differentiable = False
     full_state_update = False
