@@ -34,14 +34,14 @@ class AlphaReQResult(NamedTuple):
     reason: str
 
 
-class Spectrum(NamedTuple):
+class Eigenvalues(NamedTuple):
     """Covariance eigenvalues of one layer, largest first, over 4^exponent."""
 
     values: Tensor
     exponent: int
 
 
-def layer_spectrum(rows: Float[Tensor, "n d"], *, centered: bool) -> Spectrum:
+def layer_spectrum(rows: Float[Tensor, "n d"], *, centered: bool) -> Eigenvalues:
     """Eigenvalues of one layer's covariance; 0 where rounding hides them."""
     points = rows.double()
     exponent = excess_exponent(points, torch.float64)
@@ -54,7 +54,7 @@ def layer_spectrum(rows: Float[Tensor, "n d"], *, centered: bool) -> Spectrum:
     # Both products have the same non-zero eigenvalues.
     gram = lower_gram(points if points.shape[0] < points.shape[1] else points.T)
     values = torch.linalg.eigvalsh(gram / len(points)).flip(0)
-    return Spectrum(clean_eigenvalues(values, size, noise), exponent)
+    return Eigenvalues(clean_eigenvalues(values, size, noise), exponent)
 
 
 def eigenvalues_from_sums(

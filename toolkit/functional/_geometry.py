@@ -11,7 +11,7 @@ from torch import Tensor
 
 from toolkit.functional._pairs import (
     ROUNDING,
-    Points,
+    DistinctPoints,
     View,
     blurred,
     informative,
@@ -93,7 +93,7 @@ class Readout(NamedTuple):
     reason: str
 
 
-def ranked_geometry(points: Points) -> Geometry | None:
+def ranked_geometry(points: DistinctPoints) -> Geometry | None:
     """Rank all pairs; None for fewer than three points, which have no two pairs."""
     if len(points.members) < 3:
         return None
@@ -149,7 +149,7 @@ def rank_correlation(geometry: Geometry, view: View, *, exact: bool = True) -> f
 
 
 def compare_readout(
-    points: Points, geometry: Geometry | None, basis: Float[Tensor, "d k"], *, exact: bool
+    points: DistinctPoints, geometry: Geometry | None, basis: Float[Tensor, "d k"], *, exact: bool
 ) -> Readout:
     """Compare full space with the readout subspace."""
     num_points, num_distinct = len(points.members), len(points.units)

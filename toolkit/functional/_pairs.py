@@ -27,7 +27,7 @@ NUM_SAMPLED, NUM_QUANTILES = 4096, 256
 View: TypeAlias = Callable[[torch.dtype], Tensor]
 
 
-class Points(NamedTuple):
+class DistinctPoints(NamedTuple):
     """Directions of the distinct points among some rows.
 
     Attributes:
@@ -69,12 +69,12 @@ def has_direction(
 
 def distinct_points(
     residual: Float64[Tensor, "n d"], keep: Bool[Tensor, " n"], twins: Int64[Tensor, " n"]
-) -> Points:
+) -> DistinctPoints:
     """The distinct points among the kept rows; equal rows share one, so that they tie exactly."""
     rows, members, counts = torch.unique(twins[keep], return_inverse=True, return_counts=True)
     units = residual[rows]
     lengths = torch.linalg.vector_norm(units, dim=1)
-    return Points(units.div_(lengths[:, None]), lengths.square() * counts, members)
+    return DistinctPoints(units.div_(lengths[:, None]), lengths.square() * counts, members)
 
 
 def pair_index(members: Int64[Tensor, " n"]) -> Int64[Tensor, " pairs"]:

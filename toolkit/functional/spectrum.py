@@ -10,7 +10,7 @@ from torch import Tensor
 from toolkit.functional._checks import finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
     AlphaReQResult,
-    Spectrum,
+    Eigenvalues,
     alpha_from_eigenvalues,
     check_fit_range,
     condition_from_eigenvalues,
@@ -215,7 +215,7 @@ def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, 
     return layers
 
 
-def _spectra(features: Tensor, *, centered: bool) -> list[Spectrum]:
+def _spectra(features: Tensor, *, centered: bool) -> list[Eigenvalues]:
     """Covariance eigenvalues layer by layer: one float64 copy of a layer exists at a time."""
     flag("centered", centered)
     return [layer_spectrum(rows, centered=centered) for rows in _checked(features)]

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from typing_extensions import override
 
 from toolkit import functional
 from toolkit.functional._checks import integer_at_least, require_memory
@@ -55,6 +56,7 @@ class CosineMoments(Metric):
         self.add_state("total", zero.repeat(num_features), dist_reduce_fx="sum")
         self.add_state("gram", zero.repeat(num_features, num_features), dist_reduce_fx="sum")
 
+    @override
     def update(self, vectors: Tensor) -> None:
         """Add the rows of a (B, d) matrix."""
         rows = feature_rows("vectors", vectors, self.num_features)
@@ -66,8 +68,8 @@ class CosineMoments(Metric):
         self.square += sums.square
         self.fourth += sums.fourth
 
+    @override
     def compute(self) -> functional.CosineMomentsResult:
-        """Moments over all pairs of rows seen so far."""
         return self._moments()
 
     def _moments(self) -> functional.CosineMomentsResult:
@@ -83,7 +85,7 @@ class CosineMoments(Metric):
 class MeanCosine(Metric):
     """Mean cosine similarity over all pairs of rows seen, from sums of size d.
 
-    `toolkit.functional.mean_cosine` over batches.
+    `toolkit.functional.mean_cosine` over batches; NaN below two rows.
 
     Args:
         num_features: Width d of the rows.
@@ -112,6 +114,7 @@ class MeanCosine(Metric):
         self.add_state("square", zero, dist_reduce_fx="sum")
         self.add_state("total", zero.repeat(num_features), dist_reduce_fx="sum")
 
+    @override
     def update(self, features: Tensor) -> None:
         """Add the rows of a (B, d) matrix."""
         rows = feature_rows("features", features, self.num_features)
@@ -121,7 +124,7 @@ class MeanCosine(Metric):
         self.total += total
         self.square += square
 
+    @override
     def compute(self) -> functional.MeanCosineResult:
-        """Mean over all pairs of rows seen so far; NaN below two of them."""
         value = mean_from_sums(self.total, self.square, int(self.num_rows))
         return functional.MeanCosineResult(value, self.num_dropped.clone())

@@ -1,5 +1,7 @@
 """Embedding deviation, accumulated over batches of rows."""
 
+from typing_extensions import override
+
 from toolkit import functional
 from toolkit.functional._checks import number_at_least
 from toolkit.functional.deviation import deviation_from_moments
@@ -25,6 +27,6 @@ class EmbeddingDeviation(CosineMoments):
         super().__init__(num_features, **kwargs)
         self.num_sigma = num_sigma
 
+    @override
     def compute(self) -> functional.EmbeddingDeviationResult:  # type: ignore[override]
-        """Deviation over all pairs of rows seen so far."""
         return deviation_from_moments(self._moments(), int(self.num_rows), num_sigma=self.num_sigma)

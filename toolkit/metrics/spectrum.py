@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from typing_extensions import override
 
 from toolkit import functional
 from toolkit.functional._checks import flag, integer_at_least, require_memory
@@ -41,6 +42,7 @@ class _CovarianceMetric(Metric):
         self.add_state("total", zero.repeat(num_features), dist_reduce_fx="sum")
         self.add_state("gram", zero.repeat(num_features, num_features), dist_reduce_fx="sum")
 
+    @override
     def update(self, features: Tensor) -> None:
         """Add the rows of a (B, d) matrix."""
         rows = feature_rows("features", features, self.num_features).double()
@@ -87,8 +89,8 @@ class RankMe(_CovarianceMetric):
         super().__init__(num_features, centered=centered, **kwargs)
         self.eigenvalues = flag("eigenvalues", eigenvalues)
 
+    @override
     def compute(self) -> Tensor:
-        """RankMe of the rows seen so far."""
         return rankme_from_eigenvalues(self._eigenvalues(), eigenvalues=self.eigenvalues)
 
 
@@ -107,8 +109,8 @@ class ParticipationRatio(_CovarianceMetric):
     def __init__(self, num_features: int, *, centered: bool = True, **kwargs: object) -> None:
         super().__init__(num_features, centered=centered, **kwargs)
 
+    @override
     def compute(self) -> Tensor:
-        """Participation ratio of the rows seen so far."""
         return participation_from_eigenvalues(self._eigenvalues())
 
 
@@ -127,8 +129,8 @@ class ConditionNumber(_CovarianceMetric):
     def __init__(self, num_features: int, *, centered: bool = True, **kwargs: object) -> None:
         super().__init__(num_features, centered=centered, **kwargs)
 
+    @override
     def compute(self) -> Tensor:
-        """Condition number of the rows seen so far."""
         full_rank = min(int(self.num_rows) - self.centered, self.num_features)
         return condition_from_eigenvalues(self._eigenvalues(), full_rank)
 
@@ -151,6 +153,6 @@ class AlphaReQ(_CovarianceMetric):
         self.fit_range = check_fit_range(fit_range)
         super().__init__(num_features, centered=True, **kwargs)
 
+    @override
     def compute(self) -> functional.AlphaReQResult:
-        """Fit to the rows seen so far."""
         return alpha_from_eigenvalues(self._eigenvalues(), self.fit_range)
