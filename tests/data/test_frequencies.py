@@ -105,7 +105,8 @@ def test_a_class_of_the_same_name_in_another_module_is_another_class(
     def relative(self: Frequencies, num_features: int) -> torch.Tensor:
         return torch.arange(num_features, 0, -1, dtype=torch.float64)
 
-    theirs = type("PowerFrequencies", (base,), {"__module__": "mine", "relative": relative})
+    content = {"__module__": f"mine_{base.__name__}", "relative": relative}
+    theirs = type("PowerFrequencies", (base,), content)
     stored = [theirs(), PowerFrequencies(0.5)]
     loaded = [Frequencies.from_config(frequencies.as_config()) for frequencies in stored]
     assert [type(frequencies) for frequencies in loaded] == [theirs, PowerFrequencies]

@@ -14,6 +14,7 @@ from toolkit.functional._checks import (
     require_memory,
     shown,
 )
+from toolkit.subclasses import class_path, subclasses
 
 _ROUNDING = 1e-12
 
@@ -56,7 +57,7 @@ class Frequencies(ABC):
     def as_config(self) -> dict[str, Any]:
         """Return plain types that describe this object, as a configuration file would."""
         return {
-            "class_path": _class_path(type(self)),
+            "class_path": class_path(type(self)),
             "init_args": dict(vars(self)),
         }
 
@@ -67,7 +68,7 @@ class Frequencies(ABC):
         Raises:
             ValueError: If no such class is loaded.
         """
-        kinds = {_class_path(kind): kind for kind in _subclasses(cls)}
+        kinds: dict[str, type[Frequencies]] = subclasses(cls)
         wanted = config.get("class_path", "")
         if not isinstance(wanted, str) or wanted not in kinds:
             raise ValueError(
@@ -75,15 +76,6 @@ class Frequencies(ABC):
                 f"got {shown(wanted)}"
             )
         return kinds[wanted](**config.get("init_args", {}))
-
-
-def _class_path(kind: type[Frequencies]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _subclasses(kind: type[Frequencies]) -> list[type[Frequencies]]:
-    direct = kind.__subclasses__()
-    return direct + [inner for outer in direct for inner in _subclasses(outer)]
 
 
 def _ranks(num_features: int) -> Tensor:

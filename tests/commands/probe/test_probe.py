@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import lightning as L
 import pytest
 import torch
+import yaml  # type: ignore[import-untyped]
 from huggingface_hub import constants
 from transformers import AutoModelForCausalLM
 
@@ -32,6 +33,7 @@ from toolkit.commands.probe import walk
 from toolkit.commands.probe.duplicates import matrix_hashes
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.lm.checkpoints.lightning import LightningCheckpoints
+from toolkit.lm.checkpoints.local import LocalFolders
 from toolkit.lm.reading import token_losses
 from toolkit.measure import measure
 from toolkit.models import LanguageModel
@@ -426,6 +428,62 @@ def test_pickled_folders_are_refused_before_anything_is_measured(
     assert not (tmp_path / "runs").exists()
     allowed = local(f"{tmp_path}/hf/*", name="tiny", allow_pickle=True)
     assert probe(tmp_path, allowed, "--dry_run") == 0
+
+
+def saved_config(tmp_path: Path, version: int = 0) -> Path:
+    return tmp_path / "runs" / "walk" / f"version_{version}" / "config.yaml"
+
+
+class SeriesOfOnesOwn(LocalFolders):
+    """A series of a user's."""
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
+def test_a_saved_walk_names_the_series_as_a_user_does(
+    several: bool, folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series = local(f"{folders}/step-0008", name="tiny")
+    own = {**series, "class_path": f"{__name__}.SeriesOfOnesOwn"}
+    own["init_args"] = {"pattern": f"{folders}/step-0064", "name": "tiny"}
+    assert probe(tmp_path, [series, own] if several else series) == 0
+    saved = yaml.safe_load(saved_config(tmp_path).read_text())["series"]
+    paths = [one["class_path"] for one in (saved if several else [saved])]
+    assert paths == ["LocalFolders", own["class_path"]][: len(paths)]
+    # The saved file starts the walk again, which finds everything measured.
+    before = (saved_config(tmp_path).with_name("measurements.csv")).read_bytes()
+    assert "measured in" in capsys.readouterr().out
+    again = ["probe", f"--config={saved_config(tmp_path)}", f"--root={tmp_path / 'runs'}"]
+    assert main([*again, "--run=walk"]) == 0
+    assert "measured in" not in capsys.readouterr().out
+    assert saved_config(tmp_path).with_name("measurements.csv").read_bytes() == before
+    assert not saved_config(tmp_path, version=1).exists()
+
+
+@pytest.mark.parametrize("module", ["local_checkpoints", "checkpoints.local"])
+def test_a_walk_that_was_saved_under_long_names_is_continued(
+    module: str, folders: Path, tmp_path: Path
+) -> None:
+    assert probe(tmp_path, local(f"{folders}/step-0008", name="tiny")) == 0
+    path = saved_config(tmp_path)
+    text = path.read_text()
+    long = text.replace("class_path: LocalFolders", f"class_path: toolkit.lm.{module}.LocalFolders")
+    assert long != text
+    path.write_text(long)
+    assert probe(tmp_path, local(f"{folders}/step-0*8*", name="tiny")) == 0
+    assert probe(tmp_path, local(f"{folders}/*4", name="tiny")) == 0
+    assert {row.step for row in rows_of(tmp_path)} == {8, 64}
+    assert not saved_config(tmp_path, version=1).exists()
+    assert "class_path: LocalFolders" in path.read_text()
+
+
+def test_an_ambiguous_short_name_stays_long(
+    folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namesakes = {"mine.LocalFolders": LocalFolders, "ours.LocalFolders": LocalFolders}
+    monkeypatch.setattr("toolkit.commands.probe.command.subclasses", lambda _: namesakes)
+    assert probe(tmp_path, local(f"{folders}/step-0008", name="tiny")) == 0
+    saved = yaml.safe_load(saved_config(tmp_path).read_text())
+    assert saved["series"]["class_path"] == "toolkit.lm.checkpoints.local.LocalFolders"
 
 
 def test_another_series_under_the_same_name_is_another_version(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from toolkit.commands.probe.options import DESCRIPTION, OPTIONS, PROG
 from toolkit.commands.probe.record import measured_before
 from toolkit.commands.probe.report import report
 from toolkit.commands.probe.walk import Walk
+from toolkit.console import yaml_text
 from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
@@ -30,6 +31,7 @@ from toolkit.runs.config import NamedConfigFile
 from toolkit.runs.folder import CONFIG, DEFAULT_ROOT, RunFolder, run_name
 from toolkit.runs.folder_lock import locked
 from toolkit.runs.trainer_limits import check_accelerator
+from toolkit.subclasses import subclasses
 
 _TYPES: dict[str, Any] = {
     "series": Series | list[Series],
@@ -45,6 +47,7 @@ _TYPES: dict[str, Any] = {
 # What the numbers depend on: a run whose configuration differs in these is another version.
 # Older files lack the option with a default.
 _MEASURING = {"callbacks": None, "texts": None, "data": None, "dtype": None, "loss": True}
+_OWN_SERIES = "toolkit.lm.checkpoints"
 _GIGABYTE = 10**9
 
 
@@ -69,7 +72,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
         check_accelerator(config.accelerator, "accelerator")
         built = parser.instantiate_classes(config)
         checkpoints = joined(built.series)
-        text = parser.dump(config, skip_none=False, format="yaml")
+        text = _with_short_names(parser.dump(config, skip_none=False, format="yaml"))
         folder = _folder(config, text)
         if config.dry_run:
             _list(checkpoints, measured_before(checkpoints, folder))
@@ -146,6 +149,22 @@ def _parser() -> RunParser:
     return parser
 
 
+def _with_short_names(text: str) -> str:
+    """Name the toolkit's own series as a user does: their modules may move."""
+    config = yaml.safe_load(text)
+    names = [kind.__name__ for kind in subclasses(Series).values()]
+    for one in _as_list(config["series"]):
+        module, _, name = one["class_path"].rpartition(".")
+        # Two classes of one name can only be told apart by their paths.
+        if module.startswith(_OWN_SERIES) and names.count(name) == 1:
+            one["class_path"] = name
+    return yaml_text.dump(config)
+
+
+def _as_list(series: Any) -> list[Any]:  # noqa: ANN401
+    return series if isinstance(series, list) else [series]
+
+
 def _folder(config: Namespace, text: str) -> Path:
     """Return the newest version of the run that measures the same, else that of a new one."""
     configs = [os.fspath(path) for path in config.get("config") or [] if path is not None]
@@ -172,7 +191,7 @@ def _measures_the_same(path: Path, text: str) -> bool:
 def _origins(series: Any) -> dict[str, set[str]]:  # noqa: ANN401
     """Where the checkpoints of a model come from, for models whose name does not say it."""
     origins: dict[str, set[str]] = {}
-    for one in series if isinstance(series, list) else [series]:
+    for one in _as_list(series):
         arguments = (one or {}).get("init_args") or {}
         name, pattern = arguments.get("name"), arguments.get("pattern") or ""
         if "repo" in arguments:
