@@ -12,11 +12,11 @@ import pytest
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.utilities import CombinedLoader
+from lightning.pytorch.utilities import CombinedLoader, rank_zero
 
 from tests.test_layering import modules
 from toolkit import lightning_private
-from toolkit.console import jsonargparse_private
+from toolkit.console import jsonargparse_private, noise
 
 NAMES = lightning_private.NAMES | jsonargparse_private.NAMES
 PRIVATE_MODULES = ("toolkit.lightning_private", "toolkit.console.jsonargparse_private")
@@ -71,6 +71,10 @@ def test_saved_keys_are_there(owners: dict[str, object]) -> None:
     keys = {lightning_private.BATCH_PROGRESS, lightning_private.VALIDATION_PROGRESS}
     assert keys <= set(trainer.fit_loop.state_dict())
     assert f'"{lightning_private.CLASS_PATH}"' in inspect.getsource(LightningCLI)
+
+
+def test_the_logger_that_is_filtered_is_lightnings() -> None:
+    assert rank_zero.__name__ == noise._LOGGER
 
 
 def private_names(node: ast.AST) -> set[str]:

@@ -4,6 +4,7 @@ A new version of Lightning may drop any of them; a test looks for each entry of 
 which one is missing.
 """
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -88,13 +89,14 @@ class OpenCLI(LightningCLI):
         self.run_command(subcommand)
 
 
-class OpenProgressBar(RichProgressBar):
+class OpenProgressBar(RichProgressBar, ABC):
     """Lightning's bar, with public names for the beginning and the text of the training bar."""
 
     def begin_train_bar(self) -> None:
         """Add the bar of training, unless there is one."""
         self._initialize_train_progress_bar_id()
 
+    @abstractmethod
     def text_before_bar(self, epoch: int) -> str:
         """Return the text before the bar of training."""
         return super()._get_train_description(epoch)
