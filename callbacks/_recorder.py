@@ -82,7 +82,7 @@ class Recorder:
         if self._is_walk:
             # A walk leaves out what is done, and its table grows too long to be read each time.
             return False
-        return self.table is not None and self.table.holds(rows[0])
+        return bool(rows) and self.table is not None and self.table.holds(rows[0])
 
     def finished(self, prefix: str) -> list[MeasurementRow]:
         """Return the rows that a walk, before it was killed, has written at this checkpoint."""

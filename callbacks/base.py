@@ -4,7 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import inf
+from os import PathLike
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from zipfile import is_zipfile
 
 import lightning as L
 import torch
@@ -24,7 +27,8 @@ from toolkit.functional._checks import one_of
 from toolkit.interruption import interruption
 from toolkit.lightning_private import state_key_of
 from toolkit.runs.event_files import points_in
-from toolkit.runs.points import Point, values_by_layer
+from toolkit.runs.nonfinite import WarnsOfNonfinite, has_been_warned
+from toolkit.runs.points import Point, plain_points, values_by_layer
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ _SHOWN = 4
 SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 
 
-class MeasurementCallback(Callback, ABC):
+class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     """Measures at scheduled optimiser steps and never changes the run.
 
     A subclass names its ``metric`` and implements `measure`; it may add `figures`, `check`,
@@ -58,8 +62,10 @@ class MeasurementCallback(Callback, ABC):
         prefix: First part of every tag: the metric, numbered from a trainer's second callback on
             that measures the same one.
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
+        heat_maps: Labels, by quantity, of the figures by layer and step that a walk draws.
         draws_values: Whether `figures` needs nothing but values and `history`, so that a lost
             figure can be drawn again.
+        layers: Names of the measured layers; None for all of them.
         history: What ``fit`` measured, values by step and tag; it travels with checkpoints. In a
             stand-alone ``validate`` of checkpoints as they were published, what that measured.
         has_warned: Whether it has warned of values that are not finite, once for all callbacks.
@@ -71,7 +77,9 @@ class MeasurementCallback(Callback, ABC):
 
     metric: ClassVar[str]
     headline_columns: ClassVar[Mapping[str, str]] = {}
+    heat_maps: ClassVar[Mapping[str, str]] = {}
     draws_values: ClassVar[bool] = False
+    layers: list[str] | None = None
 
     def __init__(
         self,
@@ -87,7 +95,6 @@ class MeasurementCallback(Callback, ABC):
         self._suffix = ""
         self._fitting = True
         self._has_validated = False
-        self.has_warned = False
         self._last_step: float = inf
         self._step_before = 0
         self._goes_on = False
@@ -279,8 +286,7 @@ class MeasurementCallback(Callback, ABC):
     def _loaded_step(self, trainer: L.Trainer) -> int:
         if self._checkpoint_step is None and trainer.ckpt_path is not None:
             # A checkpoint of weights alone calls no hook of a callback.
-            checkpoint = torch.load(trainer.ckpt_path, "cpu", mmap=True, weights_only=True)
-            self._checkpoint_step = checkpoint["global_step"]
+            self._checkpoint_step = _step_in(trainer.ckpt_path)
         return trainer.global_step if self._checkpoint_step is None else self._checkpoint_step
 
     def _measure_once(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -297,7 +303,7 @@ class MeasurementCallback(Callback, ABC):
         moment = Moment(trainer, pl_module, step, _measuring(_callbacks(trainer))[0].shared, source)
         try:
             with untouched(pl_module), suited_to(pl_module):
-                points = self._finished_points() or self.measure(moment)
+                points = self._finished_points() or plain_points(self.measure(moment))
                 # What is measured is written whole, whatever signal comes.
                 with interruption.deferred():
                     self._publish(moment, points)
@@ -351,8 +357,7 @@ class MeasurementCallback(Callback, ABC):
     def _warn_of_nonfinite(self, moment: Moment, values: Mapping[str, float]) -> None:
         """Warn once in a run, unless its loss has been warned about."""
         counts = _nonfinite(values, self.tag("num_nonfinite"))
-        callbacks = _callbacks(moment.trainer)
-        if counts and not any(getattr(other, "has_warned", False) for other in callbacks):
+        if counts and not has_been_warned(_callbacks(moment.trainer)):
             self.has_warned = True
             rank_zero_warn(
                 f"{self.prefix}: {_counted(counts)} at step {moment.step}; what depends on them "
@@ -406,6 +411,16 @@ class MeasurementCallback(Callback, ABC):
         model = getattr(moment.pl_module, "model", moment.pl_module)
         parameters: Iterable[tuple[str, Tensor]] = model.named_parameters()
         return parameters
+
+
+def _step_in(path: str | PathLike[str]) -> int:
+    mapped = is_zipfile(path)
+    try:
+        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=True)
+    except UnpicklingError:
+        # Lightning has loaded this file: its code may run, or the run would have ended there.
+        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=False)
+    return int(checkpoint["global_step"])
 
 
 def _nonfinite(values: Mapping[str, float], tag: str) -> dict[str, float]:

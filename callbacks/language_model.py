@@ -16,6 +16,8 @@ from callbacks.moment import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.declaration import Measure
 from toolkit.measures.text_set import TextSet
+from toolkit.runs.layer_order import in_layer_order
+from toolkit.runs.measuring import CountsTextLosses
 from toolkit.runs.model_logger import is_walk
 from toolkit.runs.points import Point, values_by_layer
 
@@ -278,8 +280,10 @@ class TextCallback(LanguageModelCallback):
     def _losses_to_count(self, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
         """Return what a walk counts in the pass over these texts, None elsewhere."""
         losses = getattr(pl_module, "text_losses", None)
-        # Another tokenizer would give other tokens.
-        return None if losses is None or self.tokenizer else losses.meter_for(self.texts)
+        # A user's module may call anything its text_losses; another tokenizer gives other tokens.
+        if self.tokenizer is not None or not isinstance(losses, CountsTextLosses):
+            return None
+        return losses.meter_for(self.texts)
 
     def _all_layers(self, trainer: L.Trainer) -> Sequence[str] | None:
         """Return the layers that any callback with the same texts asks for; None: all."""
@@ -290,4 +294,4 @@ class TextCallback(LanguageModelCallback):
         ]
         if not asked or not all(asked):
             return None
-        return sorted({layer for layers in asked for layer in layers or ()})
+        return in_layer_order({layer for layers in asked for layer in layers or ()})

@@ -331,6 +331,64 @@ def test_a_checkpoint_puts_earlier_points_on_disk(tmp_path: Path) -> None:
     assert Read.steps == [[0, 1, 2, 3, 4]]
 
 
+class Returned(WeightNorm):
+    """Returns given points."""
+
+    def __init__(self, points: list[Point], **options: Any) -> None:
+        super().__init__(schedule=3, on_error="raise", **options)
+        self.points = points
+
+    def measure(self, moment: Moment) -> list[Point]:
+        return self.points
+
+    def figures(self, moment: Moment, values: Any) -> dict[str, Figure]:
+        return {}
+
+
+def test_a_metric_without_points_costs_nothing(tmp_path: Path) -> None:
+    callback = Returned([])
+    logger = CSVLogger(tmp_path, name="run", version=0)
+    toy_trainer(callback, logger=logger).fit(toy_model(), toy_data())
+    assert callback.history == {0: {}, 3: {}, 6: {}}
+    assert read_measurements(tmp_path / "run" / "version_0" / "measurements.csv") == []
+
+
+def test_history_holds_floats_alone(tmp_path: Path) -> None:
+    values: list[Any] = [torch.tensor(0.5, requires_grad=True), np.float32(0.5), 2, True]
+    callback, lines = Returned([Point("value", str(i), v) for i, v in enumerate(values)]), Lines()
+    trainer = toy_trainer(callback, logger=[lines, CSVLogger(tmp_path)])
+    trainer.fit(toy_model(), toy_data())
+    logged = next(found for _, found in lines.lines if "test/value/0" in found)
+    for found in (callback.latest, logged, callback.state_dict()["history"][6]):
+        assert [(v, type(v)) for v in found.values()] == [(v, float) for v in (0.5, 0.5, 2.0, 1.0)]
+    trainer.save_checkpoint(tmp_path / "some.ckpt")
+    torch.load(tmp_path / "some.ckpt", weights_only=True)
+
+
+def test_a_user_s_own_has_warned_silences_no_warning() -> None:
+    class Own(Callback):
+        has_warned = True
+
+    callback = Returned([Point("num_nonfinite", "final", 3.0)])
+    with pytest.warns(UserWarning, match="test: 3 values in final not finite at step 0"):
+        toy_trainer(Own(), callback).fit(toy_model(), toy_data())
+
+
+def test_a_tuple_among_the_arguments_is_the_list_of_the_table(tmp_path: Path) -> None:
+    class Pair(WeightNorm):
+        def arguments(self) -> dict[str, Any]:
+            return {"pair": (1, 2)}
+
+    trainer = toy_trainer(Pair(schedule=4), logger=CSVLogger(tmp_path), max_steps=4)
+    model, data = toy_model(), toy_data()
+    trainer.fit(model, data)
+    trainer.validate(model, data, verbose=False)
+    rows = read_measurements(Path(trainer.log_dir or "") / "measurements.csv")
+    assert [row.step for row in rows] == [0, 0, 4, 4]
+    lines = (Path(trainer.log_dir or "") / "measurements.csv").read_text().splitlines()
+    assert len(lines) == 1 + 4
+
+
 # Giving back ----------------------------------------------------------------------------------
 
 
@@ -540,6 +598,29 @@ def test_validate_measures_at_the_checkpoint_s_own_step(tmp_path: Path, weights_
         (4, trained.history[4]["test/norm/first"]),
         (4, 4.0),
     ]
+
+
+class Setting:
+    """Something that ``torch.load(weights_only=True)`` refuses."""
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["zip", "older format"])
+def test_weights_alone_with_code_are_validated_at_their_step(tmp_path: Path, zipped: bool) -> None:
+    trainer = toy_trainer(max_steps=4)
+    trainer.fit(toy_model(), toy_data())
+    trainer.save_checkpoint(tmp_path / "some.ckpt", weights_only=True)
+    checkpoint = torch.load(tmp_path / "some.ckpt", weights_only=True)
+    checkpoint["mine"] = Setting()
+    torch.save(checkpoint, tmp_path / "some.ckpt", _use_new_zipfile_serialization=zipped)
+    callback = WeightNorm()
+    toy_trainer(callback).validate(
+        toy_model(),
+        datamodule=toy_data(),
+        ckpt_path=tmp_path / "some.ckpt",
+        verbose=False,
+        weights_only=False,
+    )
+    assert callback.steps == [4]
 
 
 def test_validate_without_a_checkpoint_is_at_the_trainer_s_step(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from lightning.pytorch.utilities import rank_zero_info
 
-from toolkit.console.noise import without_noise
+from toolkit.console.noise import said_once, without_noise
 
 AWARE = "Be aware that when using `ckpt_path`, add the following callbacks: "
 
@@ -51,3 +51,29 @@ def test_infos(message: str, heard: bool, caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO):
         rank_zero_info(message)
     assert caplog.messages == [message] * (heard + 1)
+
+
+def test_a_message_is_heard_once_while_the_body_runs(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), said_once():
+        for message in ("GPU available: False", "another", "GPU available: False", "another"):
+            rank_zero_info(message)
+    assert caplog.messages == ["GPU available: False", "another"]
+
+
+def test_after_the_body_a_message_is_heard_again(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    filters = list(logger.filters)
+
+    def twice() -> None:
+        rank_zero_info("GPU available: False")
+        rank_zero_info("GPU available: False")
+
+    with caplog.at_level(logging.INFO):
+        with said_once():
+            twice()
+        assert logger.filters == filters
+        twice()
+        with pytest.raises(ValueError, match="no luck"), said_once():
+            raise ValueError("no luck")
+        twice()
+    assert caplog.messages == 5 * ["GPU available: False"]

@@ -4,7 +4,8 @@ import json
 import math
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from rich.console import Console
@@ -26,6 +27,12 @@ class Measuring:
     @property
     def latest(self) -> dict[str, float]:
         return self.history[max(self.history)] if self.history else {}
+
+    heat_maps: ClassVar[dict[str, str]] = {}
+    layers = None
+
+    def number_among(self, callbacks: Any) -> None:
+        pass
 
     def headline_lines(self) -> list[str]:
         return self._lines
@@ -139,3 +146,29 @@ def test_two_callbacks_with_the_same_titles_have_columns_of_their_own() -> None:
     summary = collect([first, second])
     assert summary.columns == ["z", "z (test_2)"]
     assert summary.cells == {"final": {"z": 1.0, "z (test_2)": 2.0}}
+
+
+@pytest.mark.parametrize(
+    ("ordered", "names"),
+    [
+        (["layer_99", "layer_100", "final"], ["layer_99", "layer_100", "final"]),
+        # Alphabetically, input and others would come behind final as well.
+        (["a_block", "input", "final"], ["a_block", "input", "final"]),
+        (["m_0010", "m_12000"], ["10", "12000"]),
+    ],
+    ids=["layers", "final", "widths"],
+)
+def test_layers_and_widths_are_in_their_order(ordered: list[str], names: list[str]) -> None:
+    values = {f"pga/z/{layer}": 1.0 for layer in reversed(ordered)}
+    summary = collect([Measuring("pga", {"z": "z"}, {5: values})])
+    assert list(summary.cells) == ordered
+    cells = [line.replace("│", " ").split() for line in printed(summary).splitlines()]
+    assert [row[0] for row in cells if row[1:] == ["1"]] == names
+
+
+@pytest.mark.parametrize(
+    "attribute", ["history", "headline_columns", "heat_maps", "layers", "texts", "latest"]
+)
+def test_one_attribute_makes_no_measuring_callback(attribute: str) -> None:
+    other = SimpleNamespace(**{attribute: ["of the user"]})
+    assert collect([other, SCALING]).columns == ["loss (sum)"]

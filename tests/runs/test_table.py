@@ -195,3 +195,18 @@ def test_another_file_is_refused_and_left_alone(tmp_path: Path) -> None:
 def test_no_file_is_an_error_to_a_reader(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.csv"):
         read_measurements(tmp_path / "none.csv")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [{"k": (1, 2)}, {"k": {3: "three"}}, {"k": math.nan}, {"k": [(1, {"a": (2,)})]}],
+    ids=["tuple", "integer key", "NaN", "nested"],
+)
+def test_conditions_are_compared_as_json_makes_them(
+    tmp_path: Path, conditions: dict[str, Any]
+) -> None:
+    table = MeasurementTable(tmp_path / "measurements.csv")
+    measured = row(conditions=conditions)
+    table.append([measured])
+    assert table.holds(measured)
+    assert not table.holds(row(conditions={"k": [1, 3]}))

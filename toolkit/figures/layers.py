@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolkit.figures.style import GREY, new_axes, shades
+from toolkit.runs.layer_order import in_layer_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,7 @@ def layer_step_heat_map(
             have, then gets an asterisk.
     """
     steps = sorted(values)
-    layers = sorted({name for row in values.values() for name in row}, key=_height)
+    layers = in_layer_order({name for row in values.values() for name in row})
     xlabel = "step (measured ones, evenly spaced)"
     xlabel = f"{xlabel}; * same weights as earlier" if marked else xlabel
     xlabel = f"{xlabel}; + same embedding matrix" if partly_marked else xlabel
@@ -89,11 +90,6 @@ def _names(layers: list[str], *, complete: bool) -> list[str]:
     return names
 
 
-def _height(layer: str) -> tuple[bool, int, str]:
-    """Sort key: numbered layers by number, on top of them what enters the unembedding."""
-    return layer == "final", len(layer), layer
-
-
 Values = Mapping[str, Mapping[str, float]]
 
 
@@ -108,7 +104,7 @@ def against_depth(values: Values, *, label: str) -> "Figure":
     axes.set_ylabel(label)
     axes.axhline(0, color=GREY, linewidth=0.8)
     for (model, layers), color in zip(values.items(), shades(len(values)), strict=True):
-        names = _upwards(layers)
+        names = in_layer_order(layers)
         depths = [index / max(1, len(names) - 1) for index in range(len(names))]
         heights = [layers[name] for name in names]
         axes.plot(depths, heights, "o-", color=color, label=model, markersize=4, linewidth=1.4)
@@ -135,10 +131,6 @@ def one_against_another(x: Values, y: Values, *, xlabel: str, ylabel: str) -> "F
         axes.plot(*_columns(finite), "o", color=color, label=model, markersize=5)
     axes.legend(fontsize=8)
     return figure
-
-
-def _upwards(layers: Mapping[str, float]) -> list[str]:
-    return sorted(layers, key=lambda name: (name == "final", name))
 
 
 def _columns(points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -10,6 +10,7 @@ from toolkit.functional._checks import integer_at_least, positives
 from toolkit.measures.declaration import History, Measure, Quantity, Tagger
 from toolkit.measures.places import Values, layer_points
 from toolkit.measures.subject import Subject
+from toolkit.runs.layer_order import in_layer_order
 from toolkit.runs.points import Point, num_nonfinite, values_by_layer
 
 _CHANCE = Quantity(
@@ -114,7 +115,7 @@ def _largest_gain(history: History, tag: Tagger) -> str | None:
     }
     if first == last or not gains:
         return None
-    layer = max(sorted(gains), key=lambda name: gains[name])
+    layer = max(in_layer_order(gains), key=lambda name: gains[name])
     errors = [history[step][tag("stderr", layer)] for step in (first, last)]
     error = math.hypot(*errors)
     # The largest of several gains is above zero by chance alone.

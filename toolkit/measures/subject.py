@@ -30,6 +30,7 @@ from toolkit.lm.reading.hidden_states import check_encoding, hidden_states, laye
 from toolkit.lm.reading.token_losses import LossMeter, is_meter
 from toolkit.lm.reading.tokenizers import check_texts
 from toolkit.lm.weights.vocabulary import tokenizer_rows
+from toolkit.runs.layer_order import in_layer_order
 from toolkit.runs.points import num_nonfinite
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _check_encoding(name: str, encoding: Mapping[str, Any]) -> None:
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
     """Return the layers in the model's order, or say which one it does not have."""
     optional(checked_names, "layers", layers)
-    unknown = sorted(set(layers or ()) - set(names))
+    unknown = in_layer_order(set(layers or ()) - set(names))
     if unknown:
         raise ValueError(f"layers: expected names from {names[0]} to {names[-1]}, got {unknown}")
     return [name for name in names if not layers or name in layers]

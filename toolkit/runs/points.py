@@ -1,12 +1,15 @@
 """Measured numbers, and how they become rows of the long table."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from toolkit.functional._checks import shown
 from toolkit.runs.table import MeasurementRow
+
+_Number = TypeVar("_Number", int, float)
 
 
 class Point(NamedTuple):
@@ -27,6 +30,38 @@ class Point(NamedTuple):
     num_points: int | None = None
     metric: str = ""
     reason: str = ""
+
+
+def plain_points(points: Iterable[Point]) -> list[Point]:
+    """Return the points with plain Python numbers, as history, table and loggers take them.
+
+    Args:
+        points: Points whose numbers may be of one-element tensors, numpy, booleans or integers.
+
+    Raises:
+        ValueError: If a value is not one real number.
+    """
+    return [
+        point._replace(
+            value=_plain(float, point, "value"),
+            num_points=None if point.num_points is None else _plain(int, point, "num_points"),
+        )
+        for point in points
+    ]
+
+
+def _plain(kind: Callable[[Any], _Number], point: Point, field: str) -> _Number:
+    number = getattr(point, field)
+    if isinstance(number, Tensor):
+        number = number.detach()
+    try:
+        return kind(number)
+    except (TypeError, ValueError, RuntimeError) as error:
+        tag = "/".join(part for part in (point.quantity, point.layer) if part)
+        raise ValueError(
+            f"{field}: expected one number for {tag}, got {shown(number)}; return one point for "
+            "each number"
+        ) from error
 
 
 def num_nonfinite(*tensors: Tensor) -> int:

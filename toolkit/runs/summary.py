@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from toolkit.atomic import write_atomically
+from toolkit.runs.layer_order import in_layer_order
+from toolkit.runs.measuring import Measuring
 from toolkit.runs.points import values_by_layer
 
 _WIDTH = re.compile(r"m_0*(\d+)")
@@ -82,15 +83,9 @@ class Summary:
         return table
 
 
-def collect(callbacks: Iterable[Any]) -> Summary:
-    """Gather the headlines of the measuring callbacks among ``callbacks``, in their order.
-
-    Args:
-        callbacks: Any callbacks; those with ``prefix``, ``headline_columns``, ``headline_lines``,
-            ``nonfinite_lines``, ``history`` and ``latest`` are measuring ones
-            (`callbacks.MeasurementCallback`).
-    """
-    watchers = [callback for callback in callbacks if hasattr(callback, "headline_columns")]
+def collect(callbacks: Iterable[object]) -> Summary:
+    """Gather the headlines of the `Measuring` callbacks among ``callbacks``, in their order."""
+    watchers = [callback for callback in callbacks if isinstance(callback, Measuring)]
     steps = [step for callback in watchers for step in callback.history]
     first, last = min(steps, default=None), max(steps, default=None)
     first = None if first == last else first
@@ -108,8 +103,7 @@ def collect(callbacks: Iterable[Any]) -> Summary:
     return Summary(
         step=last,
         columns=list(tags),
-        # What enters the unembedding comes behind the numbered layers.
-        cells=dict(sorted(cells.items(), key=lambda cell: (cell[0] == "final", cell[0]))),
+        cells={layer: cells[layer] for layer in in_layer_order(cells)},
         first_step=first,
         first_cells=first_cells,
         lines=[

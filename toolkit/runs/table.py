@@ -118,7 +118,8 @@ class MeasurementTable:
 
     def holds(self, row: MeasurementRow) -> bool:
         """Whether the same weights have been measured at the same step in the same way."""
-        return any(_identity(other) == _identity(row) for other in self.rows())
+        identity = _identity(row)
+        return any(_identity(other) == identity for other in self.rows())
 
 
 def read_measurements(path: str | Path) -> list[MeasurementRow]:
@@ -149,7 +150,12 @@ def _single(records: Iterable[list[str]]) -> list[list[str]]:
 
 
 def _identity(row: MeasurementRow) -> tuple[Any, ...]:
-    return row.run, row.step, row.metric, row.conditions, row.weights_hash
+    # The file's own form: read back, a tuple is a list and NaN is unequal to itself.
+    return row.run, row.step, row.metric, _to_json(row.conditions), row.weights_hash
+
+
+def _to_json(plain: dict[str, Any]) -> str:
+    return json.dumps(plain, sort_keys=True)
 
 
 def _complete_lines(path: Path) -> bytes:
@@ -179,7 +185,7 @@ def _to_bytes(rows: Iterable[MeasurementRow], *, header: bool) -> bytes:
 def _to_record(row: MeasurementRow) -> list[str]:
     plain = row._asdict()
     for name in ("conditions", "versions"):
-        plain[name] = json.dumps(plain[name], sort_keys=True)
+        plain[name] = _to_json(plain[name])
     plain["num_points"] = "" if row.num_points is None else row.num_points
     # repr keeps every digit of the float.
     plain["value"] = repr(float(row.value))

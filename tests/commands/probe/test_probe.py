@@ -20,6 +20,7 @@ import pytest
 import torch
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import constants
+from lightning.pytorch.callbacks import Callback
 from transformers import AutoModelForCausalLM
 
 from tests.callbacks.events import images, scalars
@@ -563,6 +564,36 @@ def test_a_second_callback_of_a_metric_keeps_its_prefix(
         lines.append([x for x in capsys.readouterr().out.splitlines() if x.startswith("epsilon")])
     assert lines[0] == lines[1]
     assert len(set(lines[0])) == len(lines[0]) == 4
+
+
+class Own(Callback):
+    """A user's callback with attributes that measuring callbacks have, too."""
+
+    def __init__(self) -> None:
+        self.history = ["mine"]
+        self.headline_columns = self.heat_maps = self.layers = 5
+        self.texts, self.has_warned, self.latest, self.prefix = "mine", True, None, 3
+
+
+def test_attributes_of_a_user_s_own_callback_are_left_alone(tmp_path: Path) -> None:
+    save_revision(tmp_path / "hf" / "step-0008", seed=8)
+    config = {
+        "series": local(f"{tmp_path}/hf/*", name="tiny"),
+        "callbacks": [
+            {"class_path": f"{__name__}.Own"},
+            {"class_path": "EmbeddingDeviation"},
+        ],
+        "loss": False,
+        "accelerator": "cpu",
+    }
+    (tmp_path / "walk.yaml").write_text(yaml.safe_dump(config))
+    args = ["probe", f"--config={tmp_path}/walk.yaml", f"--root={tmp_path}/runs"]
+    texts = small_texts(tmp_path)
+    args += [f"--texts.source={texts.source}", f"--texts.num_train={texts.num_train}"]
+    assert main([*args, f"--texts.num_test={texts.num_test}"]) == 0
+    assert {row.metric for row in rows_of(tmp_path)} == {"epsilon", "capacity", "checkpoint"}
+    # Nothing left to do: the callbacks are shown the table alone.
+    assert main([*args, f"--texts.num_test={texts.num_test}"]) == 0
 
 
 def test_a_folder_with_other_weights_is_measured_again(tmp_path: Path) -> None:

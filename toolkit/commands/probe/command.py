@@ -208,7 +208,8 @@ def _texts(built: Namespace) -> TextSet:
         texts: TextSet = built.texts
         return texts
     of_callbacks: list[Any] = [getattr(callback, "texts", None) for callback in built.callbacks]
-    return next((texts for texts in of_callbacks if texts is not None), TextSet())
+    # A user's callback may call anything its texts.
+    return next((texts for texts in of_callbacks if isinstance(texts, TextSet)), TextSet())
 
 
 def _list(checkpoints: Sequence[Checkpoint], measured: Sequence[Checkpoint]) -> None:

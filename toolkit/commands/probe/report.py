@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch.utils.tensorboard import SummaryWriter
 
@@ -75,10 +75,9 @@ def _heat_maps(
     shared: Collection[int],
 ) -> dict[str, "Figure"]:
     figures = {}
-    for callback in walk.callbacks:
-        maps: Mapping[str, str] = getattr(callback, "heat_maps", {})
-        for quantity, label in maps.items():
-            prefix = f"{_prefix(callback)}/{quantity}"
+    for callback in walk.watchers:
+        for quantity, label in callback.heat_maps.items():
+            prefix = f"{callback.prefix}/{quantity}"
             values = {step: values_by_layer(measured, prefix) for step, measured in history.items()}
             if any(values.values()):
                 figures[prefix.replace("/", "_")] = layer_step_heat_map(
@@ -86,7 +85,7 @@ def _heat_maps(
                     label=label,
                     marked=duplicates,
                     partly_marked=shared,
-                    complete=getattr(callback, "layers", None) is None,
+                    complete=callback.layers is None,
                 )
     return figures
 
@@ -114,7 +113,3 @@ def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
         for tag, figure in figures.items():
             write_figure(folder / FIGURES / f"{tag.replace('/', '_')}.png", figure)
             board.add_figure(tag, figure)
-
-
-def _prefix(callback: Any) -> str:  # noqa: ANN401
-    return str(callback.prefix)

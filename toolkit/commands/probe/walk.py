@@ -35,6 +35,7 @@ from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
 from toolkit.models import LanguageModel
 from toolkit.models.language_model import WeightsSource
+from toolkit.runs.measuring import Measuring
 from toolkit.runs.model_logger import ModelLogger
 from toolkit.runs.points import Point
 from toolkit.runs.provenance import dtype_names, versions, weights_hash
@@ -80,7 +81,7 @@ class Walk:
         record = WalkRecord(
             self.folder, texts_hash=lambda: fingerprint(self.texts) if self.data is None else ""
         )
-        for callback in self._watchers:
+        for callback in self.watchers:
             # Their own setup does it too late for a walk that has nothing left to do.
             callback.number_among(self.callbacks)
         for checkpoint in checkpoints:
@@ -102,12 +103,13 @@ class Walk:
     def restore(self, record: WalkRecord, model: str) -> None:
         """Let the callbacks know what the record says about a model."""
         history = record.history(model)
-        for callback in self._watchers:
+        for callback in self.watchers:
             callback.history = {step: dict(values) for step, values in history.items()}
 
     @property
-    def _watchers(self) -> list[Any]:
-        return [callback for callback in self.callbacks if hasattr(callback, "history")]
+    def watchers(self) -> list[Measuring]:
+        """The callbacks that measure."""
+        return [callback for callback in self.callbacks if isinstance(callback, Measuring)]
 
     def _walk_model(
         self, model: str, checkpoints: Iterator[Checkpoint], record: WalkRecord

@@ -11,11 +11,13 @@ from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
 from typing_extensions import override
 
+from toolkit.runs.nonfinite import WarnsOfNonfinite
+
 # Reading a number from a GPU waits for it.
 _STEPS_BETWEEN_READS = 50
 
 
-class FiniteLoss(Callback):
+class FiniteLoss(Callback, WarnsOfNonfinite):
     """Warns once, naming the first step whose training loss is NaN or infinite.
 
     The step is the number of updates behind the weights that the loss was computed with, as in the

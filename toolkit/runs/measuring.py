@@ -1,0 +1,58 @@
+"""The interface of a measuring callback for summaries, walks and reports."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from lightning.pytorch.callbacks import Callback
+
+if TYPE_CHECKING:
+    from toolkit.lm.reading.token_losses import LossMeter
+    from toolkit.measures.text_set import TextSet
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A callback that measures, such as `callbacks.MeasurementCallback`.
+
+    Attributes:
+        history: Values by step and tag.
+    """
+
+    history: dict[int, dict[str, float]]
+
+    @property
+    def prefix(self) -> str:
+        """First part of every tag."""
+
+    @property
+    def latest(self) -> dict[str, float]:
+        """Last entry of `history`, values by tag; empty before the first or after a failed one."""
+
+    @property
+    def headline_columns(self) -> Mapping[str, str]:
+        """Titles, by quantity, of the columns for the table at the end of a run."""
+
+    @property
+    def heat_maps(self) -> Mapping[str, str]:
+        """Labels, by quantity, of the figures by layer and step."""
+
+    @property
+    def layers(self) -> Sequence[str] | None:
+        """Names of the measured layers; None for all of them."""
+
+    def number_among(self, callbacks: Sequence[Callback]) -> None:
+        """Settle the prefix among the callbacks of a run: each has one of its own."""
+
+    def headline_lines(self) -> list[str]:
+        """Return sentences for the end of a run, from the end of `history`."""
+
+    def nonfinite_lines(self) -> list[str]:
+        """Return sentences about values that were not finite, from the end of `history`."""
+
+
+@runtime_checkable
+class CountsTextLosses(Protocol):
+    """Counts the losses of a walk's texts in the pass that reads them."""
+
+    def meter_for(self, texts: "TextSet") -> "LossMeter | None":
+        """Return the counter for a pass over these texts, None where it is not needed."""
