@@ -49,7 +49,7 @@ class OpenCLI(LightningCLI):
     """LightningCLI, whose steps can be replaced under public names."""
 
     def prepare_run(self) -> None:
-        """Settle the configuration before anything is built from it; first take the model."""
+        """Prepare the configuration before anything is built from it."""
         self.take_model_from_checkpoint()
 
     def take_model_from_checkpoint(self) -> None:
@@ -65,7 +65,7 @@ class OpenCLI(LightningCLI):
         super()._set_seed()
 
     def run_command(self, command: str) -> None:
-        """Run the command, and what ``before_`` and ``after_`` it have to do."""
+        """Run the command, with its ``before_`` and ``after_`` hooks."""
         super()._run_subcommand(command)
 
     def command_parser(self, command: str) -> LightningArgumentParser:

@@ -73,7 +73,7 @@ class LanguageModel(ScheduledModule):
             data module's tokenizer gives its size.
         tokenizer: Its tokenizer, None where it is not known.
         source: Where its first weights come from, None for random ones.
-        on_bar: What the progress bar shows, of the last batch.
+        on_bar: Values of the last batch for the progress bar, by name.
 
     Raises:
         ValueError: If a number is out of range, or the model cannot be had.

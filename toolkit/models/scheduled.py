@@ -31,7 +31,7 @@ class ScheduledModule(L.LightningModule, ABC):
 
     Attributes:
         lr: Learning rate of parameter groups without one of their own.
-        on_bar: What the progress bar shows, of the last batch.
+        on_bar: Values of the last batch for the progress bar, by name.
 
     Raises:
         ValueError: If a number is out of range.

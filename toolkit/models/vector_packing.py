@@ -57,7 +57,7 @@ class VectorPacking(ScheduledModule):
         best_vectors: Those with the smallest largest |cosine| so far, as they were.
         best_max_abs_cosine: That largest |cosine|; infinite before the first step.
         last_exponent: Exponent of the last step.
-        on_bar: What the progress bar shows, of the last step.
+        on_bar: Values of the last step for the progress bar, by name.
         restarts: How often the run went back to the best vectors.
 
     Raises:
@@ -221,7 +221,7 @@ class VectorPacking(ScheduledModule):
         return [{"params": [self.vectors]}]
 
     def _log_step(self, result: PenaltyWithMaxResult) -> None:
-        """Log what the vectors of the current step have."""
+        """Log the penalty and the largest |cosine| of the current step."""
         self.log("max|cos|", result.max_abs_cosine, prog_bar=True, logger=False, batch_size=1)
         self.log_at_step(
             {
