@@ -25,22 +25,18 @@ class FirstStep(Callback):
 
     @override
     def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """Training has begun."""
         self.begin(trainer)
 
     @override
     def on_validation_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """A validation has begun."""
         self.begin(trainer)
 
     @override
     def on_test_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """A test has begun."""
         self.begin(trainer)
 
     @override
     def on_predict_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """A prediction has begun."""
         self.begin(trainer)
 
     def begin(self, trainer: L.Trainer) -> None:
@@ -92,7 +88,6 @@ class RunProgressBar(OpenProgressBar):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Update the bar if it is time."""
         self._batch_idx = batch_idx
         now = time.monotonic()
         if now - self._updated_at >= _SECONDS_BETWEEN_UPDATES:
@@ -101,7 +96,6 @@ class RunProgressBar(OpenProgressBar):
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Show where the epoch ended."""
         self._update_bar(trainer, pl_module)
         super().on_train_epoch_end(trainer, pl_module)
 

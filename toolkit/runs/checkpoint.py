@@ -92,7 +92,6 @@ class RunCheckpoint(ModelCheckpoint):
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Take the random states of the run that is continued."""
         self._random_states.load(checkpoint)
 
     @override

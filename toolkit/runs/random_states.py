@@ -105,7 +105,6 @@ class UndisturbedByValidation(Callback):
 
     @override
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give them back."""
         if self._before is not None:
             restore_random_states(self._before, _devices(trainer))
             self._before = None

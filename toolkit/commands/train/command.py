@@ -255,7 +255,6 @@ class TrainerCLI(OpenCLI):
 
     @override
     def seed_run(self) -> None:
-        """Refuse a wrong seed by its name."""
         check_seed(self._settings.seed_everything)
         super().seed_run()
 

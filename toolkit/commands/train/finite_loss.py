@@ -34,7 +34,6 @@ class FiniteLoss(Callback, WarnsOfNonfinite):
 
     @override
     def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        """Note the step."""
         self._step = trainer.global_step
 
     @override
@@ -56,7 +55,6 @@ class FiniteLoss(Callback, WarnsOfNonfinite):
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Look at the last ones."""
         self._read()
 
     def _read(self) -> None:

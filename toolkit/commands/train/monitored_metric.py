@@ -35,13 +35,11 @@ class MonitorCheck(Callback):
 
     @override
     def on_sanity_check_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Note what validation logs."""
         self._note(trainer)
         self._has_validated = True
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Note what validation logs."""
         self._note(trainer)
         self._has_validated = True
 
