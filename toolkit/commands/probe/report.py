@@ -11,6 +11,7 @@ from toolkit.commands.probe.record import WalkRecord
 from toolkit.commands.probe.walk import Walk
 from toolkit.console.output_files import write_figure
 from toolkit.figures.layers import against_depth, layer_step_heat_map, one_against_another
+from toolkit.measures import MEASURES
 from toolkit.runs.folder import SUMMARY
 from toolkit.runs.model_logger import model_folder
 from toolkit.runs.points import values_by_layer
@@ -92,19 +93,7 @@ def _heat_maps(
 
 def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
     """Draw the models' last steps side by side, anew at each end of a walk."""
-    z, accuracy = (
-        {
-            model: layers
-            for model, values in latest.items()
-            if (layers := values_by_layer(values, tag))
-        }
-        for tag in ("pga/z", "probe/accuracy")
-    )
-    figures = {"pga/z_against_depth": against_depth(z, label="PGA z")} if z else {}
-    if z and accuracy:
-        figures["probe/accuracy_against_z"] = one_against_another(
-            z, accuracy, xlabel="PGA z", ylabel="probe accuracy"
-        )
+    figures = _comparisons(latest)
     for path in (folder / _COMPARISON).glob("events.out.tfevents.*"):
         path.unlink()
     if not figures:
@@ -113,3 +102,28 @@ def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
         for tag, figure in figures.items():
             write_figure(folder / FIGURES / f"{tag.replace('/', '_')}.png", figure)
             board.add_figure(tag, figure)
+
+
+def _comparisons(latest: Mapping[str, Mapping[str, float]]) -> dict[str, "Figure"]:
+    """Return the figures that measures declare for several models, by tag."""
+    declared = {each.tag(q): q for each in MEASURES.values() for q in each.quantities}
+    figures = {}
+    for tag, quantity in declared.items():
+        values = _by_model(latest, tag)
+        if quantity.against_depth and values:
+            figures[f"{tag}_against_depth"] = against_depth(values, label=quantity.axis_label)
+        others = _by_model(latest, quantity.against) if quantity.against else {}
+        if others and values:
+            other = declared[quantity.against]
+            figures[f"{tag}_against_{other.name}"] = one_against_another(
+                others, values, xlabel=other.axis_label, ylabel=quantity.axis_label
+            )
+    return figures
+
+
+def _by_model(
+    latest: Mapping[str, Mapping[str, float]], tag: str
+) -> dict[str, Mapping[str, float]]:
+    """Return the values by layer of each model that has any."""
+    values = {model: values_by_layer(of_model, tag) for model, of_model in latest.items()}
+    return {model: layers for model, layers in values.items() if layers}
