@@ -7,7 +7,7 @@ the documentation's tables are derived from `MEASURES`.
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.measures.declaration import Measure, NoOptions, Quantity, table_lines
+from toolkit.measures.declaration import Measure, NoOptions, Quantity
 from toolkit.measures.deviation import DEVIATION
 from toolkit.measures.pga import PGA, default_k
 from toolkit.measures.probe import PROBE
@@ -24,7 +24,6 @@ __all__ = [
     "Subject",
     "TextSet",
     "default_k",
-    "table_lines",
 ]
 
 MEASURES: Mapping[str, Measure[Any]] = {

@@ -1,6 +1,6 @@
 """The declaration of a measure: what it needs, its options, its quantities, its function."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -148,14 +148,3 @@ class Measure(Generic[Options]):
         """Return the tag of a quantity, ``metric/quantity/place``."""
         parts = (quantity.metric or self.name, quantity.name, place)
         return "/".join(part for part in parts if part)
-
-
-def table_lines(measures: Iterable[Measure[Any]]) -> list[str]:
-    """Return the lines of a Markdown table: the tags of the measures and what they mean."""
-    lines = ["| tag in TensorBoard | meaning |", "|---|---|"]
-    for measure in measures:
-        for quantity in measure.quantities:
-            place = f"<{quantity.place}>" if quantity.place else ""
-            unit = f", in {quantity.unit}" if quantity.unit else ""
-            lines.append(f"| `{measure.tag(quantity, place)}` | {quantity.meaning}{unit} |")
-    return [*lines, f"| `.../{NUM_NONFINITE.name}/...` | {NUM_NONFINITE.meaning} |"]
