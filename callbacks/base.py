@@ -23,7 +23,7 @@ from callbacks._untouched import untouched
 from callbacks.moment import Moment
 from callbacks.schedule import Schedule, last_step, takes_no_step
 from toolkit.atomic import is_disk_full
-from toolkit.functional._checks import one_of
+from toolkit.functional._checks import one_of, shown_list
 from toolkit.interruption import interruption
 from toolkit.lightning_private import state_key_of
 from toolkit.runs.event_files import points_in
@@ -432,9 +432,8 @@ def _nonfinite(values: Mapping[str, float], tag: str) -> dict[str, float]:
 def _counted(counts: Mapping[str, float]) -> str:
     total = sum(counts.values())
     names = [layer for layer in counts if layer]
-    where = f" in {', '.join(names[:_SHOWN])}" if names else ""
-    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{total:,.0f} {'value' if total == 1 else 'values'}{where}{rest} not finite"
+    where = f" in {shown_list(names, _SHOWN, count_rest=True)}" if names else ""
+    return f"{total:,.0f} {'value' if total == 1 else 'values'}{where} not finite"
 
 
 def _callbacks(trainer: L.Trainer) -> list[Callback]:

@@ -16,6 +16,7 @@ from toolkit.data._tables import (
 )
 from toolkit.data._text_files import BYTE_ORDER_MARK, check_no_nul, say_left_out, shown_counts
 from toolkit.data.labelled_texts import LabelledTexts, Pool, draw_texts
+from toolkit.functional._checks import shown_list
 
 AG_NEWS = "fancyzhx/ag_news"
 CLASSES = ("World", "Sports", "Business", "Sci/Tech")
@@ -111,11 +112,10 @@ def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
     labels = {label for pairs in found.values() for _, label in pairs}
     firsts = [first for first in (0, 1) if labels == set(range(first, first + len(CLASSES)))]
     if not firsts:
-        shown = sorted(map(str, labels))
-        cut = ", ".join(shown[:_NUM_SHOWN]) + (", ..." if len(shown) > _NUM_SHOWN else "")
+        found_labels = shown_list(sorted(map(str, labels)), _NUM_SHOWN)
         raise ValueError(
             f"source: expected each of the labels 0 to 3, or each of 1 to 4, in {source}, got "
-            f"{cut}; which class is which? renumber them"
+            f"{found_labels}; which class is which? renumber them"
         )
     say_left_out(left_out, source)
     return {

@@ -333,6 +333,19 @@ def shown(value: object) -> str:
     return f"an object of type {type(value).__name__}"
 
 
+def shown_list(values: Sequence[object], most: int, *, count_rest: bool = False) -> str:
+    """Return the first values for a message: ``a, b, ...``, or ``a, b and 3 more``.
+
+    Args:
+        values: The values, shown as they print.
+        most: Number of values to show.
+        count_rest: Whether to give the number of the others instead of dots.
+    """
+    rest = len(values) - most
+    end = f" and {rest} more" if count_rest else ", ..."
+    return ", ".join(map(str, values[:most])) + end * (rest > 0)
+
+
 def _short_repr() -> reprlib.Repr:
     short = reprlib.Repr()
     short.maxstring = short.maxother = 60

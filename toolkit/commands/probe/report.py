@@ -11,6 +11,7 @@ from toolkit.commands.probe.record import WalkRecord
 from toolkit.commands.probe.walk import Walk
 from toolkit.console.output_files import write_figure
 from toolkit.figures.layers import against_depth, layer_step_heat_map, one_against_another
+from toolkit.functional._checks import shown_list
 from toolkit.measures import MEASURES
 from toolkit.runs.folder import SUMMARY
 from toolkit.runs.model_logger import model_folder
@@ -55,7 +56,7 @@ def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
 def _tell(duplicates: Mapping[int, int]) -> None:
     pairs = [f"{step} (those of {first})" for step, first in duplicates.items()]
     if pairs:
-        shown = ", ".join(pairs[:_SHOWN]) + (", ..." if pairs[_SHOWN:] else "")
+        shown = shown_list(pairs, _SHOWN)
         sys.stdout.write(f"weights of an earlier step, no points of a curve: {shown}\n")
 
 
@@ -65,7 +66,7 @@ def _tell_matrices(shared: Mapping[int, Mapping[str, int]]) -> None:
         for step, matrices in shared.items()
     ]
     if steps:
-        shown = ", ".join(steps[:_SHOWN]) + (", ..." if steps[_SHOWN:] else "")
+        shown = shown_list(steps, _SHOWN)
         sys.stdout.write(f"embedding matrices of an earlier step, other weights differ: {shown}\n")
 
 

@@ -2,13 +2,13 @@
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from toolkit.functional._checks import flag, shown, valid_text
+from toolkit.functional._checks import flag, shown, shown_list, valid_text
 from toolkit.lm.checkpoints import hub_files as _hub_files
 from toolkit.lm.checkpoints.base import (
     Checkpoint,
@@ -132,7 +132,8 @@ class HubRevisions(Series):
         if not published:
             raise ValueError(
                 f"pattern: expected revisions of {self.repo} that match {self.pattern}, got none "
-                f"among {_shortened(sorted(references))}; give a pattern that names the step"
+                f"among {shown_list(sorted(references), _SHOWN)}; give a pattern that names the "
+                "step"
             )
         available = {checkpoint.step: checkpoint for checkpoint in published}
         wanted = wanted_steps(self.steps, available)
@@ -165,7 +166,7 @@ class HubRevisions(Series):
 
     def _report(self, absent: list[int]) -> None:
         where = "in the cache of" if is_offline() else "among the revisions of"
-        message = f"steps: {len(absent)} not {where} {self.repo}: {_shortened(absent)}"
+        message = f"steps: {len(absent)} not {where} {self.repo}: {shown_list(absent, _SHOWN)}"
         if self.strict:
             raise MissingCheckpointError(message)
         warnings.warn(f"{message}; the others are measured", stacklevel=3)
@@ -193,10 +194,6 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
         commit=commit,
         allow_pickle=allow_pickle,
     )
-
-
-def _shortened(values: Sequence[str] | Sequence[int]) -> str:
-    return ", ".join(map(str, values[:_SHOWN])) + (", ..." if values[_SHOWN:] else "")
 
 
 def _check_repository(repo: str) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from toolkit.console.bar import OtherBar, counting_bar
 from toolkit.console.stages import stage
+from toolkit.functional._checks import shown_list
 from toolkit.lm.checkpoints.base import OpenedModel
 from toolkit.lm.reading.tokenizers import folder_tokenizer, load_tokenizer
 from toolkit.lm.weights.files import Weights
@@ -139,9 +140,9 @@ def _whole_model(
     model, report = loaded
     missing = sorted(report["missing_keys"])
     if missing:
-        shown = ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if missing[_SHOWN_NAMES:] else "")
+        names = shown_list(missing, _SHOWN_NAMES)
         raise ValueError(
-            f"checkpoint: expected all weights in {label}, got none for {shown}; they would be "
+            f"checkpoint: expected all weights in {label}, got none for {names}; they would be "
             "random"
         )
     model.eval()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from toolkit.functional._checks import shown_list
 from toolkit.lm.weights import pickled as _pickled
 from toolkit.lm.weights import safetensors as _safetensors
 
@@ -29,10 +30,9 @@ def check_models_below(folder: Path) -> None:
     found = [path for path, names in listed if _NAMES & set(names)]
     found = found or [path / name for path, names in listed for name in _single(names)]
     if found:
-        shown = ", ".join(map(str, found[:_SHOWN])) + (", ..." if found[_SHOWN:] else "")
         raise ValueError(
-            f"source: expected weights in {folder}, got none, but {len(found)} below: {shown}; "
-            "give some of these"
+            f"source: expected weights in {folder}, got none, but {len(found)} below: "
+            f"{shown_list(found, _SHOWN)}; give some of these"
         )
 
 

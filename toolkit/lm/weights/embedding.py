@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from toolkit.functional._checks import flag, integer_at_least, optional, valid_text
+from toolkit.functional._checks import flag, integer_at_least, optional, shown_list, valid_text
 from toolkit.lm.hub import is_repository_name
 from toolkit.lm.weights import gguf as _gguf
 from toolkit.lm.weights import pickled as _pickled
@@ -152,7 +152,7 @@ def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
     if usual or not others:
         return _from_store(store, _store_weights(store, allow_pickle))
     if len({tuple(names_of_set(other.name)) for other in others}) > 1:
-        names = ", ".join(other.name for other in others[:_SHOWN_NAMES])
+        names = shown_list([other.name for other in others], _SHOWN_NAMES)
         raise ValueError(f"source: expected one weight file in {path}, got {names}; name one")
     return _open_file(others[0], allow_pickle=allow_pickle)
 
@@ -269,7 +269,7 @@ def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueErr
     candidates = _could_be_output(weights)
     what = "give the whole model, or its name as tensor_name (--tensor)"
     if candidates:
-        shown = ", ".join(map(shown_name, candidates[:_SHOWN_NAMES]))
+        shown = shown_list([*map(shown_name, candidates)], _SHOWN_NAMES)
         what = f"it could be {shown}: give its name as tensor_name (--tensor)"
     return ValueError(
         f"source: expected an output embedding ({known_parts('output')}) in {weights.label}, "
@@ -279,7 +279,7 @@ def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueErr
 
 def _unknown(weights: Weights, wanted: str) -> ValueError:
     names = sorted(map(shown_name, weights.names))
-    shown = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
+    shown = shown_list(names, _SHOWN_NAMES)
     return ValueError(
         f"source: expected {wanted} in {weights.label}, got {len(names)} tensors: {shown}; "
         "give its name as tensor_name (--tensor)"

@@ -2,6 +2,7 @@
 
 import re
 
+from toolkit.functional._checks import shown_list
 from toolkit.lm.weights.stores import Store
 
 _PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})(?P<suffix>\.\w+)")
@@ -21,10 +22,9 @@ def whole_set(store: Store, name: str) -> list[str]:
     names = names_of_set(name)
     missing = [part for part in names if not store.holds(part)]
     if missing:
-        shown = ", ".join(missing[:_SHOWN_NAMES]) + (", ..." if missing[_SHOWN_NAMES:] else "")
         raise ValueError(
             f"source: expected all {len(names)} parts of the weights beside {store.label}/{name}, "
-            f"got none named {shown}; fetch them, too"
+            f"got none named {shown_list(missing, _SHOWN_NAMES)}; fetch them, too"
         )
     return names
 
