@@ -1,4 +1,4 @@
-"""What is measured on a loaded language model: tensors from `toolkit.lm`, values as points.
+"""Measures of a loaded language model: from the tensors of `toolkit.lm` to points.
 
 A measure is declared once, in a file of its own; callbacks, `toolkit.measure.measure`, walks and
 the documentation's tables are derived from `MEASURES`.

@@ -79,7 +79,7 @@ class DeviationOptions:
 
 
 def _deviation_points(subject: Subject, options: DeviationOptions) -> list[Point]:
-    """Measure both embedding matrices, one of them where they are tied."""
+    """Measure both embedding matrices, or the input matrix alone where they are tied."""
     values = partial(_values, num_sigma=options.num_sigma)
     points = [Point(_TIED.name, "", float(subject.tied))]
     for name, matrix in subject.matrices.items():

@@ -78,7 +78,7 @@ def _spectrum_points(subject: Subject, options: SpectrumOptions) -> list[Point]:
 
 
 def _values(hidden: Tensor, fit_range: tuple[int, int]) -> Values:
-    """Return the values of one layer; one decomposition serves all that are centred."""
+    """Return the values of a layer; all centred quantities share one decomposition."""
     num_texts, dim = hidden.shape
     eigenvalues = covariance_eigenvalues(hidden)
     alpha = alpha_from_eigenvalues(eigenvalues, fit_range)

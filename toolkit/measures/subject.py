@@ -41,7 +41,7 @@ Part = Literal["train", "test"]
 
 
 class Subject:
-    """What is measured; each costly part is computed once, when it is first asked for.
+    """A language model with its texts; each costly part is computed once, at its first use.
 
     Args:
         model: A loaded causal language model.
@@ -88,12 +88,12 @@ class Subject:
         self._encoding = {"paths": paths, **(encoding or {})}
         self._losses = optional(is_meter, "losses", losses)
         self._states: dict[Part, dict[str, Tensor]] = {}
-        # Layers before the last are read by what may include OPT's projection and a norm's gain.
+        # The readout of layers before the last may include OPT's projection and the norm's gain.
         self._readouts: dict[tuple[int, bool, bool, bool], ReadoutSubspace] = {}
         self._nonfinite_readouts: dict[tuple[bool, bool], int] = {}
 
     def select(self, layers: Sequence[str] | None) -> "Subject":
-        """Return the same subject, with all that it has computed, seen at some of its layers.
+        """Return a view of some of the layers, which shares everything that is computed.
 
         Raises:
             ValueError: If a layer is not one of them.
@@ -114,7 +114,7 @@ class Subject:
         return is_tied(self.parts)
 
     def conditions(self) -> dict[str, Any]:
-        """Return the rows that count, tokenizer and texts, as they are used, plain types."""
+        """Return the rows, tokenizer and texts in use, as plain types."""
         used = {"rows": self.rows, "tokenizer": _name(self.tokenizer)}
         if self._texts is None:
             return used
@@ -131,7 +131,7 @@ class Subject:
         """Return one float32 vector for each text and layer, of shape (N, d) by layer.
 
         Raises:
-            ValueError: If there is no tokenizer, there are no such texts, or one is empty.
+            ValueError: If there is no tokenizer, no text for this part, or an empty text.
         """
         if part not in self._states:
             if self.tokenizer is None:
@@ -199,7 +199,7 @@ class Subject:
 
 
 def _name(tokenizer: "PreTrainedTokenizerBase | None") -> str | None:
-    """Return the tokenizer's name on the Hub, else its class: folders differ between machines."""
+    """Return the tokenizer's name on the Hub, or its class: folders differ between machines."""
     if tokenizer is None:
         return None
     name = str(getattr(tokenizer, "name_or_path", ""))
@@ -218,7 +218,7 @@ def _check_encoding(name: str, encoding: Mapping[str, Any]) -> None:
 
 
 def _chosen(layers: Sequence[str] | None, names: list[str]) -> list[str]:
-    """Return the layers in the model's order, or say which one it does not have."""
+    """Return the layers in the model's order, or raise a ValueError for an unknown layer."""
     optional(checked_names, "layers", layers)
     unknown = in_layer_order(set(layers or ()) - set(names))
     if unknown:

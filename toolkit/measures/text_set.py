@@ -1,4 +1,4 @@
-"""Which texts a model is measured on, and how each becomes one vector."""
+"""The texts that a model is measured on, and how each text becomes a vector."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ class TextSet:
         source: ``"ag_news"``, ``"docstrings"`` (Python's own, always there), or the path of a CSV
             file, Parquet file or folder saved by ``datasets``.
         num_train: Texts that linear probes are trained on.
-        num_test: Texts that everything else is measured on.
+        num_test: Texts that all other quantities are measured on.
         seed: Seed of the draw.
         max_length: Tokens of a text that count; the rest is cut off.
         pooling: The ``last`` token's vector, or the ``mean`` over the tokens.
@@ -49,7 +49,7 @@ class TextSet:
         """Return the texts, read once in a process.
 
         Raises:
-            ValueError: If they cannot be had, with what to do about it.
+            ValueError: If the texts cannot be loaded; the message says what to do.
         """
         return _loaded(self.source, self.num_train, self.num_test, self.seed)
 

@@ -69,14 +69,14 @@ class LanguageModel(ScheduledModule):
         optimizer: Replaces AdamW with its lr, betas and decay; the schedule stays.
 
     Attributes:
-        model: The language model; there from the start, or from ``configure_model`` on if the
-            data module's tokenizer gives its size.
+        model: The language model; it exists from the start, or from ``configure_model`` on if the
+            data module's tokenizer decides its size.
         tokenizer: Its tokenizer, None where it is not known.
         source: Where its first weights come from, None for random ones.
         on_bar: Values of the last batch for the progress bar, by name.
 
     Raises:
-        ValueError: If a number is out of range, or the model cannot be had.
+        ValueError: If a number is out of range, or the model cannot be loaded.
     """
 
     model: "PreTrainedModel"
@@ -117,7 +117,7 @@ class LanguageModel(ScheduledModule):
 
     @property
     def is_built(self) -> bool:
-        """Whether the language model is there."""
+        """Whether the language model exists."""
         return "model" in self._modules
 
     @override
@@ -159,10 +159,10 @@ class LanguageModel(ScheduledModule):
 
         Args:
             batch: ``input_ids`` of shape (B, T), and where there is padding ``attention_mask`` or
-                ``labels``, -100 where nothing is to be predicted.
+                ``labels``, -100 for tokens without a prediction.
 
         Raises:
-            ValueError: If the batch is none, or longer than the model can read.
+            ValueError: If the batch has no token ids, or is longer than the model can read.
         """
         inputs = self.checked(batch)
         logits = self(inputs["input_ids"], inputs.get("attention_mask"))[:, :-1].float()
@@ -176,7 +176,7 @@ class LanguageModel(ScheduledModule):
         """Return a batch as `token_losses` takes it.
 
         Raises:
-            ValueError: If the batch is none, or longer than the model can read.
+            ValueError: If the batch has no token ids, or is longer than the model can read.
         """
         length, most = _token_ids(batch).shape[1], num_positions(self.model.config)
         if most is not None and length > most:
@@ -223,7 +223,7 @@ class LanguageModel(ScheduledModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         from toolkit.lm.architecture.configurations import plain_configuration  # noqa: PLC0415
 
-        # The whole configuration, so that loading needs nothing else.
+        # With the whole configuration, loading needs no other file.
         checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY] = {
             **checkpoint[self.CHECKPOINT_HYPER_PARAMS_KEY],
             "config": plain_configuration(self.model.config),
@@ -236,7 +236,7 @@ class LanguageModel(ScheduledModule):
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
-        # Whatever of the model was compiled when it was saved, and is compiled now.
+        # Modules may have been compiled when the checkpoint was saved, and may be compiled now.
         rename_weights(checkpoint.get("state_dict", {}), self.state_dict())
         source = checkpoint.get(_SOURCE)
         self.source = None if source is None else WeightsSource(*source)
@@ -252,7 +252,7 @@ class LanguageModel(ScheduledModule):
         (checkpoint,) = Models([name if revision is None else f"{name}@{revision}"]).checkpoints()
         checkpoint.fetch(checkpoint.missing())
         opened = checkpoint.open(self.weights_dtype)
-        # It comes in eval mode, and Lightning leaves that as it is.
+        # The loaded model is in eval mode, and Lightning does not change the mode.
         self.model = opened.model.train()
         self.tokenizer = opened.tokenizer
         self.source = WeightsSource(

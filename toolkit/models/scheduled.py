@@ -60,7 +60,7 @@ class ScheduledModule(L.LightningModule, ABC):
 
     @abstractmethod
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return what AdamW trains, with the settings of each group."""
+        """Return the parameter groups of AdamW, each with its settings."""
 
     def lr_factor(self, step: int) -> float:
         """Return the factor on every learning rate at update ``step``, counted from 0."""
@@ -80,7 +80,7 @@ class ScheduledModule(L.LightningModule, ABC):
         else:
             optimizer = self.optimizer_factory(self.parameters())
         self._total_steps = int(self.trainer.estimated_stepping_batches)
-        # A scheduler saves the attributes of its function, of which a partial has none.
+        # A scheduler saves the attributes of its function; a partial has no attributes.
         scheduler = LambdaLR(optimizer, partial(self.lr_factor))
         self._settings = Settings(optimizer, scheduler)
         return {
@@ -95,13 +95,13 @@ class ScheduledModule(L.LightningModule, ABC):
     @override
     def on_train_start(self) -> None:
         self._logged_step = -1
-        # The settings of this run count, also where a checkpoint has brought back others.
+        # The settings of this run replace the settings that a checkpoint has restored.
         if self._settings is not None:
             self._settings.restore()
 
     @override
     def on_validation_end(self) -> None:
-        # A later checkpoint would be named after it.
+        # Otherwise a later checkpoint's name would contain this value.
         self.trainer.callback_metrics.pop("step", None)
 
     def begins_logged_step(self) -> bool:
@@ -116,7 +116,7 @@ class ScheduledModule(L.LightningModule, ABC):
 
     def log_at_step(self, values: Mapping[str, float]) -> None:
         """Log values of the weights of the current step, before its update."""
-        # The step is written by hand: Lightning's own logging counts one behind.
+        # The step is given explicitly: Lightning's own logging would write the step before.
         for logger in self.loggers:
             logger.log_metrics(dict(values), step=self.trainer.global_step)
 
@@ -127,8 +127,8 @@ class ScheduledModule(L.LightningModule, ABC):
             values: By their tags.
             batch_size: Weight of the values in a mean over batches.
         """
-        # Lightning takes a metric named step for the position of the point; its own count is one
-        # behind in fit, and 0 where a checkpoint is evaluated.
+        # Lightning uses a metric named step as the position of the point. Its own count is the step
+        # before in fit, and 0 when a checkpoint is evaluated.
         fitting = self.trainer.state.fn == "fit"
         step = float(self.trainer.global_step if fitting else self._loaded_step)
         self.log_dict({**values, "step": step}, batch_size=batch_size, sync_dist=True)

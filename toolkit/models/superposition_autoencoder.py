@@ -166,7 +166,7 @@ class SuperpositionAutoencoder(ScheduledModule):
 
     @override
     def parameter_groups(self) -> list[dict[str, Any]]:
-        # One for each learning rate and decay: the fewer, the cheaper the update.
+        # One group for each learning rate and decay: fewer groups make the update cheaper.
         members: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
         for m, weight, bias in zip(self.widths, self.weights, self.biases, strict=True):
             weight_lr = self.lr * (8 / m) ** 0.25 if self.width_scaled_lr else self.lr
@@ -204,9 +204,9 @@ class SuperpositionAutoencoder(ScheduledModule):
 
 
 def _generators(widths: list[int]) -> list[torch.Generator]:
-    """A generator for each width; torch's own advances by one number, however many widths."""
+    """Return a generator for each width; torch's own advances by one number in all."""
     run = int(torch.randint(2**63 - 1, (), device="cpu"))
-    # The generator takes 32 bits of its seed, and those of neighbouring widths must not be related.
+    # A generator uses 32 bits of its seed; the seeds of neighbouring widths must be unrelated.
     seeds = [int(np.random.SeedSequence((run, m)).generate_state(1)[0]) for m in widths]
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 

@@ -28,7 +28,7 @@ from toolkit.functional.packing import (
 )
 from toolkit.models.scheduled import ScheduledModule
 
-# Healthy steps leave the sum of powers where it was; a run that breaks multiplies it by thousands.
+# A normal step hardly changes the sum of powers; a diverging run multiplies it by thousands.
 _DIVERGED = 2.0
 
 
@@ -103,7 +103,7 @@ class VectorPacking(ScheduledModule):
 
     @property
     def rows_per_step(self) -> int:
-        """Rows that meet each weight in a step: every vector meets every other one."""
+        """Rows that each weight is multiplied by in a step: every vector meets all others."""
         return self.num_vectors
 
     def forward(self) -> Tensor:
@@ -132,7 +132,7 @@ class VectorPacking(ScheduledModule):
         optimizer_closure: Any = None,
     ) -> None:
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
-        # After the last step nothing else would look at the vectors.
+        # The vectors of the last step are measured nowhere else.
         is_last = self.trainer.global_step + 1 >= self._total_steps
         if is_last and bool(torch.isfinite(self.vectors).all()):
             self._keep_if_better(self.vectors, max_abs_cosine(self.vectors))
@@ -252,7 +252,7 @@ class EmptyBatches:
         return {}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Take nothing."""
+        """Ignore the state: all batches are the same."""
 
 
 def _exponents(given: object, num_vectors: int, dim: int) -> tuple[float, float]:
