@@ -1,18 +1,79 @@
 """Write again what a damaged file or a full disk has kept from TensorBoard."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+import lightning as L
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from toolkit.runs.event_files import BoardPoints
+from callbacks.moment import Moment
+from toolkit.runs.event_files import BoardPoints, points_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 History = Mapping[int, Mapping[str, float]]
 Figures = Mapping[str, "Figure"]
+
+
+class Drawing(Protocol):
+    """A callback that draws figures of its history."""
+
+    history: dict[int, dict[str, float]]
+
+    @property
+    def draws_values(self) -> bool:
+        """Whether `figures` needs nothing but values and `history`."""
+
+    @property
+    def prefix(self) -> str:
+        """First part of every tag."""
+
+    def tag(self, quantity: str, layer: str = "", *, metric: str = "") -> str:
+        """Return the tag of a number or figure."""
+
+    def figures(self, moment: Moment, values: Mapping[str, float]) -> Figures:
+        """Return figures by name."""
+
+
+def write_again(
+    callback: Drawing,
+    trainer: L.Trainer,
+    pl_module: L.LightningModule,
+    shared: dict[Any, Any],
+    *,
+    has_figures: bool,
+) -> None:
+    """Put on TensorBoard the points of the history that an accident has kept from it.
+
+    Args:
+        callback: The callback with the history.
+        trainer: The running trainer.
+        pl_module: Its model.
+        shared: Results that the callbacks of a step share: each folder is read once.
+        has_figures: Whether the callback draws figures at all.
+    """
+    history = callback.history
+
+    def draw(step: int) -> dict[str, "Figure"]:
+        callback.history = {other: v for other, v in history.items() if other <= step}
+        try:
+            figures = callback.figures(Moment(trainer, pl_module, step, {}), history[step])
+        finally:
+            callback.history = history
+        return {callback.tag(name): figure for name, figure in figures.items()}
+
+    for logger in trainer.loggers:
+        if not isinstance(logger, TensorBoardLogger):
+            continue
+        if (key := ("board", logger.log_dir)) not in shared:
+            logger.save()
+            shared[key] = points_in(logger.log_dir)
+        write_scalars_again(logger, history, shared[key])
+        if has_figures:
+            drawing = draw if callback.draws_values else None
+            draw_figures_again(logger, callback.prefix, history, shared[key], drawing)
 
 
 def write_scalars_again(logger: TensorBoardLogger, history: History, present: BoardPoints) -> None:

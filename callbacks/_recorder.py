@@ -1,10 +1,11 @@
 """Where measurements go: the loggers, their figures and the run's table."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lightning as L
+import torch
 from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
@@ -14,6 +15,9 @@ from toolkit.runs.model_logger import ModelLogger, is_walk
 from toolkit.runs.points import Point, measurement_rows
 from toolkit.runs.provenance import dtype_names, versions
 from toolkit.runs.table import TABLE_NAME, MeasurementRow, MeasurementTable, read_measurements
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Recorder:
@@ -106,7 +110,33 @@ def _table_folder(loggers: list[Logger]) -> Path | None:
     return shared[0] if shared else logger_folder(loggers)
 
 
-def figure_boards(loggers: list[Logger]) -> list[Any]:
+def show_values(trainer: L.Trainer, values: Mapping[str, float]) -> None:
+    """Let a ModelCheckpoint monitor the values, on all ranks."""
+    # Not pl_module.log: Lightning would visit each value again after every later batch.
+    trainer.callback_metrics.update(
+        {tag: torch.tensor(value, dtype=torch.float64) for tag, value in values.items()}
+    )
+
+
+def show_figures(
+    moment: Moment,
+    figures: Callable[[], Mapping[str, "Figure"]],
+    tag: Callable[[str], str],
+) -> None:
+    """Add the figures to the loggers that can show them; draw none without such a logger.
+
+    Args:
+        moment: The moment of the measurement.
+        figures: Draws the figures, by name.
+        tag: Returns the tag of a figure's name.
+    """
+    boards = _figure_boards(moment.trainer.loggers)
+    for name, figure in figures().items() if boards else ():
+        for board in boards:
+            board.add_figure(tag(name), figure, global_step=moment.step)
+
+
+def _figure_boards(loggers: list[Logger]) -> list[Any]:
     """The loggers' experiments that can show a figure, as TensorBoard's can."""
     experiments = [getattr(logger, "experiment", None) for logger in loggers]
     return [board for board in experiments if hasattr(board, "add_figure")]

@@ -3,38 +3,36 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from math import inf
-from os import PathLike
-from pickle import UnpicklingError
+from inspect import isabstract
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from zipfile import is_zipfile
 
 import lightning as L
-import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_warn
 from torch import Tensor
+from typing_extensions import override
 
-from callbacks._again import draw_figures_again, write_scalars_again
-from callbacks._recorder import Recorder, figure_boards
+from callbacks._again import write_again
+from callbacks._nonfinite import nonfinite_sentence, warn_of_nonfinite
+from callbacks._numbering import Numbering
+from callbacks._recorder import Recorder, show_figures, show_values
+from callbacks._resumption import Resumption
 from callbacks._untouched import untouched
+from callbacks._weights import WeightsOrigin, named_weights
 from callbacks.moment import Moment
-from callbacks.schedule import Schedule, last_step, takes_no_step
+from callbacks.schedule import DueSteps, takes_no_step
 from toolkit.atomic import is_disk_full
-from toolkit.functional._checks import one_of, shown_list
+from toolkit.functional._checks import one_of, shown
 from toolkit.interruption import interruption
 from toolkit.lightning_private import state_key_of
-from toolkit.runs.event_files import points_in
-from toolkit.runs.nonfinite import WarnsOfNonfinite, has_been_warned
-from toolkit.runs.points import Point, plain_points, values_by_layer
+from toolkit.runs.nonfinite import WarnsOfNonfinite
+from toolkit.runs.points import Point, plain_points
 from toolkit.threads import suited_to
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SHOWN = 4
 SHARDED = (FSDPStrategy, DeepSpeedStrategy, ModelParallelStrategy)
 
 
@@ -81,6 +79,20 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     draws_values: ClassVar[bool] = False
     layers: list[str] | None = None
 
+    def __init_subclass__(cls, **options: object) -> None:
+        """Refuse a class that could measure, but has no metric.
+
+        Raises:
+            TypeError: If a class without abstract methods names no ``metric``.
+        """
+        super().__init_subclass__(**options)
+        metric = getattr(cls, "metric", None)
+        if not isabstract(cls) and not isinstance(metric, str):
+            raise TypeError(
+                f"metric: expected the name of the measurement in {cls.__name__}, got "
+                f'{shown(metric)}; add metric: ClassVar[str] = "..." to the class'
+            )
+
     def __init__(
         self,
         *,
@@ -91,15 +103,12 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         self.on_error = one_of("on_error", on_error, "raise", "warn", None)
         self.history: dict[int, dict[str, float]] = {}
         self.shared: dict[Any, Any] = {}
-        self._due = Schedule(schedule)
-        self._suffix = ""
-        self._fitting = True
-        self._has_validated = False
-        self._last_step: float = inf
-        self._step_before = 0
-        self._goes_on = False
-        self._checkpoint_step: int | None = None
+        self._due = DueSteps(schedule)
+        self._numbering = Numbering()
+        self._origin = WeightsOrigin()
+        self._resumption = Resumption()
         self._recorder: Recorder | None = None
+        self._fitting = True
 
     @abstractmethod
     def measure(self, moment: Moment) -> list[Point]:
@@ -130,12 +139,12 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
 
     def nonfinite_lines(self) -> list[str]:
         """Return a sentence about values that were not finite, from the end of `history`."""
-        counts = _nonfinite(self.latest, self.tag("num_nonfinite"))
-        return [f"{self.prefix}: {_counted(counts)}"] if counts else []
+        sentence = nonfinite_sentence(self.latest, self.tag("num_nonfinite"))
+        return [f"{self.prefix}: {sentence}"] if sentence else []
 
     def tag(self, quantity: str, layer: str = "", *, metric: str = "") -> str:
         """Return the tag of a number, ``prefix/quantity/layer``."""
-        prefix = self._prefixed(metric) if metric else self.prefix
+        prefix = self._numbering.prefixed(metric) if metric else self.prefix
         return "/".join(part for part in (prefix, quantity, layer) if part)
 
     @property
@@ -146,20 +155,20 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     @property
     def prefix(self) -> str:
         """First part of every tag."""
-        return self._prefixed(self.metric)
+        return self._numbering.prefixed(self.metric)
 
     @cached_property
+    @override
     def state_key(self) -> str:
-        """Name of this instance's state: instances with other arguments have another."""
         # Lightning asks for it at every hook of every batch.
         return state_key_of(self, schedule=self.schedule, **self.arguments())
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """Return the history, plain types."""
         return {"history": dict(self.history)}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the history of the run that is continued."""
         # Validating an older checkpoint after a fit must not shorten what the fit measured.
         if self._fitting:
             self.history = dict(state_dict["history"])
@@ -167,11 +176,10 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     def number_among(self, callbacks: Sequence[Callback]) -> None:
         """Settle the prefix by the callbacks of a run: one of its own for each of a metric."""
         before = _measuring(callbacks[: callbacks.index(self)])
-        number = [other.metric for other in before].count(self.metric)
-        self._suffix = f"_{number + 1}" if number else ""
+        self._numbering.settle(self.metric, [other.metric for other in before])
 
+    @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Refuse what cannot be measured."""
         if stage not in {"fit", "validate"}:
             return
         if isinstance(trainer.strategy, SHARDED):
@@ -182,70 +190,60 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         self.check(trainer, pl_module)
         self.number_among(_callbacks(trainer))
         self._fitting = stage == "fit"
-        self._checkpoint_step = None
+        self._origin.forget()
         self._recorder = Recorder(trainer)
         if self._fitting and trainer.global_step == 0:
             self.history = {}
 
+    @override
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Let go of what was shared."""
         self.shared.clear()
 
+    @override
     def on_load_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember which step the loaded weights belong to."""
-        self._checkpoint_step = checkpoint["global_step"]
+        self._origin.remember(checkpoint)
 
+    @override
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Put every logged point on disk: a run killed later must not lose one before this."""
+        # A run that is killed later must not lose a point before its checkpoint.
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.save()
 
+    @override
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure step 0 of a run that is to take none: it calls no later hook."""
+        # A run without steps calls no later hook.
         if takes_no_step(trainer):
             self._measure_once(trainer, pl_module)
 
+    @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure step 0; a run that continues drops what the table holds beyond its step.
-
-        Raises:
-            ValueError: If the run starts anew in the folder of an earlier one.
-        """
-        self._last_step = last_step(trainer)
-        self._step_before = trainer.global_step
-        self._goes_on = trainer.global_step > 0
-        if trainer.global_step == 0:
-            if trainer.is_global_zero and self._recorder and not self._has_validated:
-                self._recorder.check_unused()
-            self._measure_once(trainer, pl_module)
-            return
-        if trainer.is_global_zero and self._recorder and self._recorder.table:
-            self._recorder.table.drop_after(trainer.global_step)
+        self._due.begin(trainer)
+        self._resumption.begin(trainer, self._recorder)
         # A run that failed at this very step may not have come to this callback.
-        if trainer.global_step in self._due:
+        if trainer.global_step == 0 or trainer.global_step in self._due:
             self._measure_once(trainer, pl_module)
 
+    @override
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: object, batch_idx: int
     ) -> None:
-        """Drop what was shared about weights that are about to change."""
+        # The shared results belong to weights that are about to change.
         self.shared.clear()
-        if self._goes_on:
-            # Not before the first batch: what a killed run wrote too much goes until then.
-            self._goes_on = False
-            if trainer.is_global_zero:
-                try:
-                    self._write_again(trainer, pl_module)
-                except Exception as error:
-                    if self._raises:
-                        raise
-                    self._warn("could not write again what TensorBoard lacks", error)
+        if self._resumption.is_first_batch(trainer):
+            drawn = type(self).figures is not MeasurementCallback.figures
+            try:
+                write_again(self, trainer, pl_module, _shared(trainer), has_figures=drawn)
+            except Exception as error:
+                if self._raises:
+                    raise
+                self._warn("could not write again what TensorBoard lacks", error)
 
+    @override
     def on_train_batch_end(
         self,
         trainer: L.Trainer,
@@ -254,186 +252,71 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         batch: object,
         batch_idx: int,
     ) -> None:
-        """Measure a scheduled step, and the last one."""
-        step = trainer.global_step
-        if self._due.within(self._step_before, step) or step >= self._last_step:
+        if self._due.reached(trainer.global_step):
             self._measure_once(trainer, pl_module)
-        self._step_before = step
 
+    @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure the last step of a run whose length was not known in advance."""
+        # The last step of a run whose length was not known in advance.
         self._measure_once(trainer, pl_module)
 
+    @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Measure in a stand-alone validation."""
         if trainer.state.fn == "validate":
-            self._has_validated = True
-            source = self._source(trainer, pl_module)
-            step = self._loaded_step(trainer) if source is None else source.step
-            self._measure(trainer, pl_module, step, source)
-
-    def _prefixed(self, metric: str) -> str:
-        return f"{metric}{self._suffix}"
-
-    def _source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
-        """The checkpoint that the model holds as it was published, None if it has been trained."""
-        trained = trainer.global_step > 0 or trainer.ckpt_path is not None
-        source = getattr(pl_module, "source", None)
-        # A user's module may call anything its source.
-        is_checkpoint = all(hasattr(source, f) for f in ("name", "revision", "commit", "step"))
-        return source if is_checkpoint and not trained else None
-
-    def _loaded_step(self, trainer: L.Trainer) -> int:
-        if self._checkpoint_step is None and trainer.ckpt_path is not None:
-            # A checkpoint of weights alone calls no hook of a callback.
-            self._checkpoint_step = _step_in(trainer.ckpt_path)
-        return trainer.global_step if self._checkpoint_step is None else self._checkpoint_step
+            self._resumption.note_validation()
+            source = self._origin.source(trainer, pl_module)
+            step = self._origin.step(trainer) if source is None else source.step
+            self._measure(Moment(trainer, pl_module, step, _shared(trainer), source))
 
     def _measure_once(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.global_step not in self.history:
-            self._measure(trainer, pl_module, trainer.global_step)
+        step = trainer.global_step
+        if step not in self.history:
+            self._measure(Moment(trainer, pl_module, step, _shared(trainer)))
 
-    def _measure(
-        self,
-        trainer: L.Trainer,
-        pl_module: L.LightningModule,
-        step: int,
-        source: Any = None,  # noqa: ANN401
-    ) -> None:
-        moment = Moment(trainer, pl_module, step, _measuring(_callbacks(trainer))[0].shared, source)
+    def _measure(self, moment: Moment) -> None:
         try:
-            with untouched(pl_module), suited_to(pl_module):
-                points = self._finished_points() or plain_points(self.measure(moment))
-                # What is measured is written whole, whatever signal comes.
+            with untouched(moment.pl_module), suited_to(moment.pl_module):
+                finished = self._recorder.finished(self.prefix) if self._recorder else []
+                points = [self._numbering.point(row, self.metric) for row in finished]
+                points = points or plain_points(self.measure(moment))
+                # All of a measurement is written, whatever signal comes.
                 with interruption.deferred():
                     self._publish(moment, points)
         except Exception as error:
-            # What is not written is lost, unless the run ends here and is continued.
+            # A point that is not written is lost, unless the run ends here and is continued.
             if self._raises or (self.on_error is None and is_disk_full(error)):
                 raise
             if self._fitting:
-                self.history.setdefault(step, {})
-            self._warn(f"failed at step {step}", error)
+                self.history.setdefault(moment.step, {})
+            self._warn(f"failed at step {moment.step}", error)
 
-    def _finished_points(self) -> list[Point]:
-        """Return what this has measured at the checkpoint of a walk that was killed behind it."""
-        rows = self._recorder.finished(self.prefix) if self._recorder else []
-        return [
-            Point(
-                row.quantity,
-                row.layer,
-                row.value,
-                row.num_points,
-                "" if row.metric == self.prefix else row.metric.removesuffix(self._suffix),
-            )
-            for row in rows
-        ]
+    def _publish(self, moment: Moment, points: list[Point]) -> None:
+        values = {self.tag(p.quantity, p.layer, metric=p.metric): p.value for p in points}
+        if self._fitting or moment.source is not None:
+            self.history[moment.step] = values
+        tag = self.tag("num_nonfinite")
+        warn_of_nonfinite(self, self.prefix, nonfinite_sentence(values, tag), moment)
+        show_values(moment.trainer, values)
+        if not moment.trainer.is_global_zero or self._recorder is None:
+            return
+        named = [self._numbering.named(point, self.metric) for point in points]
+        tensors = dict(named_weights(moment, self.hashed_tensors))
+        rows = self._recorder.rows(moment, named, tensors, conditions=self.conditions(moment))
+        # Validation may meet weights that this folder has measured, and step 0 those of validation.
+        if (moment.step == 0 or not self._fitting) and self._recorder.holds(rows):
+            return
+        self._recorder.write(moment, rows, values, self.prefix)
+        show_figures(moment, lambda: self.figures(moment, values), self.tag)
 
     @property
     def _raises(self) -> bool:
         """Whether a failure ends the run."""
         return self.on_error == "raise" or (self.on_error is None and not self._fitting)
 
-    def _warn(self, what: str, error: Exception) -> None:
+    def _warn(self, failure: str, error: Exception) -> None:
         rank_zero_warn(
-            f"{type(self).__name__} {what}, the run goes on: {type(error).__name__}: {error}"
+            f"{type(self).__name__} {failure}, the run goes on: {type(error).__name__}: {error}"
         )
-
-    def _publish(self, moment: Moment, points: list[Point]) -> None:
-        values = {
-            self.tag(point.quantity, point.layer, metric=point.metric): point.value
-            for point in points
-        }
-        if self._fitting or moment.source is not None:
-            self.history[moment.step] = values
-        self._warn_of_nonfinite(moment, values)
-        # Not pl_module.log: Lightning would visit each value again after every later batch.
-        moment.trainer.callback_metrics.update(
-            {tag: torch.tensor(value, dtype=torch.float64) for tag, value in values.items()}
-        )
-        if moment.trainer.is_global_zero and self._recorder:
-            self._write(moment, points, values, self._recorder)
-
-    def _warn_of_nonfinite(self, moment: Moment, values: Mapping[str, float]) -> None:
-        """Warn once in a run, unless its loss has been warned about."""
-        counts = _nonfinite(values, self.tag("num_nonfinite"))
-        if counts and not has_been_warned(_callbacks(moment.trainer)):
-            self.has_warned = True
-            rank_zero_warn(
-                f"{self.prefix}: {_counted(counts)} at step {moment.step}; what depends on them "
-                "is NaN"
-            )
-
-    def _write(
-        self, moment: Moment, points: list[Point], values: dict[str, float], recorder: Recorder
-    ) -> None:
-        tensors = dict(self._fingerprinted(moment))
-        named = [p._replace(metric=self._prefixed(p.metric or self.metric)) for p in points]
-        rows = recorder.rows(moment, named, tensors, conditions=self.conditions(moment))
-        # Validation may meet weights that this folder has measured, and step 0 those of validation.
-        if (moment.step == 0 or not self._fitting) and recorder.holds(rows):
-            return
-        recorder.write(moment, rows, values, self.prefix)
-        boards = figure_boards(moment.trainer.loggers)
-        for name, figure in self.figures(moment, values).items() if boards else ():
-            for board in boards:
-                board.add_figure(self.tag(name), figure, global_step=moment.step)
-
-    def _write_again(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Put on TensorBoard what `history` holds and TensorBoard, by an accident, does not."""
-        shared = _measuring(_callbacks(trainer))[0].shared
-        whole = self.history
-
-        def draw(step: int) -> dict[str, "Figure"]:
-            self.history = {other: values for other, values in whole.items() if other <= step}
-            moment = Moment(trainer, pl_module, step, {})
-            try:
-                figures = self.figures(moment, whole[step])
-            finally:
-                self.history = whole
-            return {self.tag(name): figure for name, figure in figures.items()}
-
-        for logger in trainer.loggers:
-            if not isinstance(logger, TensorBoardLogger):
-                continue
-            if (key := ("board", logger.log_dir)) not in shared:
-                logger.save()
-                shared[key] = points_in(logger.log_dir)
-            write_scalars_again(logger, whole, shared[key])
-            if type(self).figures is not MeasurementCallback.figures:
-                drawing = draw if self.draws_values else None
-                draw_figures_again(logger, self.prefix, whole, shared[key], drawing)
-
-    def _fingerprinted(self, moment: Moment) -> Iterable[tuple[str, Tensor]]:
-        if moment.source is None:
-            return self.hashed_tensors(moment.pl_module)
-        # Without the prefix of the module around it: as anyone else would hash the model.
-        model = getattr(moment.pl_module, "model", moment.pl_module)
-        parameters: Iterable[tuple[str, Tensor]] = model.named_parameters()
-        return parameters
-
-
-def _step_in(path: str | PathLike[str]) -> int:
-    mapped = is_zipfile(path)
-    try:
-        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=True)
-    except UnpicklingError:
-        # Lightning has loaded this file: its code may run, or the run would have ended there.
-        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=False)
-    return int(checkpoint["global_step"])
-
-
-def _nonfinite(values: Mapping[str, float], tag: str) -> dict[str, float]:
-    """How many values were not finite, by layer, an empty name where there is none."""
-    counts = {"": values.get(tag, 0.0), **values_by_layer(values, tag)}
-    return {layer: count for layer, count in counts.items() if count > 0}
-
-
-def _counted(counts: Mapping[str, float]) -> str:
-    total = sum(counts.values())
-    names = [layer for layer in counts if layer]
-    where = f" in {shown_list(names, _SHOWN, count_rest=True)}" if names else ""
-    return f"{total:,.0f} {'value' if total == 1 else 'values'}{where} not finite"
 
 
 def _callbacks(trainer: L.Trainer) -> list[Callback]:
@@ -443,3 +326,8 @@ def _callbacks(trainer: L.Trainer) -> list[Callback]:
 
 def _measuring(callbacks: Iterable[Callback]) -> list[MeasurementCallback]:
     return [callback for callback in callbacks if isinstance(callback, MeasurementCallback)]
+
+
+def _shared(trainer: L.Trainer) -> dict[Any, Any]:
+    """Return the results that all measuring callbacks of the trainer share."""
+    return _measuring(_callbacks(trainer))[0].shared

@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +10,7 @@ from typing_extensions import override
 
 from callbacks._held import held_tokenizer
 from callbacks.base import SHARDED
-from callbacks.schedule import Schedule, last_step, takes_no_step
+from callbacks.schedule import DueSteps, takes_no_step
 from toolkit.atomic import replacing
 from toolkit.functional._checks import flag, optional, valid_text
 from toolkit.lightning_private import is_saved, note_saved_step, save_to, state_key_of
@@ -54,7 +53,7 @@ class CheckpointSchedule(RunCheckpoint):
         dirpath: str | None = None,
         save_hf: bool = True,
     ) -> None:
-        self._due = Schedule(schedule)
+        self._due = DueSteps(schedule)
         optional(valid_text, "dirpath", dirpath)
         flag("save_hf", save_hf)
         # Lightning's own choice of checkpoints is off: the hooks below save.
@@ -62,8 +61,6 @@ class CheckpointSchedule(RunCheckpoint):
         self.schedule = schedule
         self.save_hf = save_hf
         self._given_dirpath = dirpath
-        self._last_step: float = inf
-        self._step_before = 0
 
     @property
     @override
@@ -109,8 +106,7 @@ class CheckpointSchedule(RunCheckpoint):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         """Save step 0; a run that continues drops what lies beyond its step."""
         super().on_train_start(trainer, pl_module)
-        self._last_step = last_step(trainer)
-        self._step_before = trainer.global_step
+        self._due.begin(trainer)
         # Lightning starts from 0, as if that step had been saved.
         note_saved_step(self, -1)
         if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
@@ -129,10 +125,8 @@ class CheckpointSchedule(RunCheckpoint):
         batch_idx: int,
     ) -> None:
         """Save a scheduled step, and the last one."""
-        step = trainer.global_step
-        if self._due.within(self._step_before, step) or step >= self._last_step:
+        if self._due.reached(trainer.global_step):
             self._save(trainer, pl_module)
-        self._step_before = step
 
     @override
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

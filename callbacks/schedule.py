@@ -61,6 +61,32 @@ class Schedule:
         return any(between in self for between in range(after + 1, step + 1))
 
 
+class DueSteps:
+    """The scheduled steps of a running training, and its last one.
+
+    Args:
+        schedule: See `Schedule`.
+    """
+
+    def __init__(self, schedule: int | list[int] | Literal["log"]) -> None:
+        self._schedule = Schedule(schedule)
+        self._last: float = inf
+        self._before = 0
+
+    def begin(self, trainer: L.Trainer) -> None:
+        """Start at the trainer's step."""
+        self._last = last_step(trainer)
+        self._before = trainer.global_step
+
+    def __contains__(self, step: int) -> bool:
+        return step in self._schedule
+
+    def reached(self, step: int) -> bool:
+        """Return whether the batch that has led to ``step`` has reached a scheduled or last one."""
+        before, self._before = self._before, step
+        return self._schedule.within(before, step) or step >= self._last
+
+
 def _is_steps(schedule: object) -> TypeGuard[list[int]]:
     if not isinstance(schedule, list) or not schedule:
         return False

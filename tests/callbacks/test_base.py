@@ -389,6 +389,26 @@ def test_a_tuple_among_the_arguments_is_the_list_of_the_table(tmp_path: Path) ->
     assert len(lines) == 1 + 4
 
 
+def test_a_class_without_a_metric_is_refused_where_it_is_defined() -> None:
+    message = "metric: expected .* in Nameless, got None; add metric: ClassVar"
+    with pytest.raises(TypeError, match=message):
+
+        class Nameless(MeasurementCallback):
+            def measure(self, moment: Moment) -> list[Point]:
+                return []
+
+    class StillAbstract(MeasurementCallback):
+        """A base of further callbacks, which measures nothing itself."""
+
+    class Named(StillAbstract):
+        metric: ClassVar[str] = "named"
+
+        def measure(self, moment: Moment) -> list[Point]:
+            return []
+
+    assert Named().prefix == "named"
+
+
 # Giving back ----------------------------------------------------------------------------------
 
 
@@ -419,13 +439,14 @@ def test_modes_and_random_states_come_back(fails: bool, grad: bool) -> None:
     trainer = SimpleNamespace(
         callbacks=[callback], callback_metrics={}, is_global_zero=False, global_step=0
     )
+    moment = Moment(trainer, module, 0, {})  # type: ignore[arg-type]
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]  # noqa: NPY002
     with torch.set_grad_enabled(grad):
         if fails:
             with pytest.raises(ArithmeticError, match="no luck"):
-                callback._measure(trainer, module, 0)  # type: ignore[arg-type]
+                callback._measure(moment)
         else:
-            callback._measure(trainer, module, 0)  # type: ignore[arg-type]
+            callback._measure(moment)
         assert torch.is_grad_enabled() == grad
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # type: ignore[index]  # noqa: NPY002
     assert torch.equal(before[0], after[0])

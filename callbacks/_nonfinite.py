@@ -1,0 +1,49 @@
+"""Sentences about values that were not finite."""
+
+from collections.abc import Mapping
+
+from lightning.pytorch.utilities import rank_zero_warn
+
+from callbacks.moment import Moment
+from toolkit.functional._checks import shown_list
+from toolkit.runs.nonfinite import WarnsOfNonfinite, has_been_warned
+from toolkit.runs.points import values_by_layer
+
+_SHOWN = 4
+
+
+def nonfinite_sentence(values: Mapping[str, float], tag: str) -> str:
+    """Return how many values were not finite and in which layers, empty if all were finite.
+
+    Args:
+        values: Measured values by tag.
+        tag: Tag of the counts, without a layer.
+    """
+    # Some measurements count without a layer.
+    counts = {"": values.get(tag, 0.0), **values_by_layer(values, tag)}
+    counts = {layer: count for layer, count in counts.items() if count > 0}
+    return _counted(counts) if counts else ""
+
+
+def warn_of_nonfinite(
+    callback: WarnsOfNonfinite, prefix: str, sentence: str, moment: Moment
+) -> None:
+    """Warn once in a run, unless there has been a warning about its loss.
+
+    Args:
+        callback: The callback that has measured.
+        prefix: First part of its tags.
+        sentence: What `nonfinite_sentence` has returned.
+        moment: When it has measured.
+    """
+    callbacks = moment.trainer.callbacks  # type: ignore[attr-defined]
+    if sentence and not has_been_warned(callbacks):
+        callback.has_warned = True
+        rank_zero_warn(f"{prefix}: {sentence} at step {moment.step}; what depends on them is NaN")
+
+
+def _counted(counts: Mapping[str, float]) -> str:
+    total = sum(counts.values())
+    names = [layer for layer in counts if layer]
+    where = f" in {shown_list(names, _SHOWN, count_rest=True)}" if names else ""
+    return f"{total:,.0f} {'value' if total == 1 else 'values'}{where} not finite"

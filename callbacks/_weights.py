@@ -1,0 +1,72 @@
+"""The step and the checkpoint that a trainer's weights belong to."""
+
+from collections.abc import Callable, Iterable
+from os import PathLike
+from pickle import UnpicklingError
+from typing import Any
+from zipfile import is_zipfile
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from callbacks.moment import Moment
+
+NamedTensors = Iterable[tuple[str, Tensor]]
+
+
+class WeightsOrigin:
+    """Remembers the step of a loaded checkpoint, which the trainer does not count itself."""
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+
+    def forget(self) -> None:
+        """Start a run: no checkpoint is loaded yet."""
+        self._step = None
+
+    def remember(self, checkpoint: dict[str, Any]) -> None:
+        """Take the step of a checkpoint that has been loaded."""
+        self._step = checkpoint["global_step"]
+
+    def source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
+        """Return the checkpoint that the model holds unchanged, None if it has been trained."""
+        trained = trainer.global_step > 0 or trainer.ckpt_path is not None
+        source = getattr(pl_module, "source", None)
+        # A user's module may call anything its source.
+        is_checkpoint = all(hasattr(source, f) for f in ("name", "revision", "commit", "step"))
+        return source if is_checkpoint and not trained else None
+
+    def step(self, trainer: L.Trainer) -> int:
+        """Return the number of updates behind the weights of a stand-alone validation."""
+        if self._step is None and trainer.ckpt_path is not None:
+            # A checkpoint of weights alone calls no hook of a callback.
+            self._step = _step_in(trainer.ckpt_path)
+        return trainer.global_step if self._step is None else self._step
+
+
+def named_weights(
+    moment: Moment, of_module: Callable[[L.LightningModule], NamedTensors]
+) -> NamedTensors:
+    """Return the tensors whose fingerprint goes with each row of the table.
+
+    Args:
+        moment: The moment of the measurement.
+        of_module: Returns those of a module that has been trained.
+    """
+    if moment.source is None:
+        return of_module(moment.pl_module)
+    # Without the prefix of the module around it: as anyone else would hash the model.
+    model = getattr(moment.pl_module, "model", moment.pl_module)
+    parameters: NamedTensors = model.named_parameters()
+    return parameters
+
+
+def _step_in(path: str | PathLike[str]) -> int:
+    mapped = is_zipfile(path)
+    try:
+        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=True)
+    except UnpicklingError:
+        # Lightning has loaded this file: its code may run, or the run would have ended there.
+        checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=False)
+    return int(checkpoint["global_step"])
