@@ -64,23 +64,29 @@ def _read(record: Path) -> dict[str, list[str]]:
     cache = Path(constants.HF_HUB_CACHE)
     names: dict[str, list[str]] = json.loads(record.read_bytes())
     return {
-        folder: [file for file in files if Path(file).name == file]
+        folder: [file for file in files if file not in {"", ".."} and Path(file).name == file]
         for folder, files in names.items()
         if Path(folder).parent.name == "snapshots"
         and Path(folder).parent.parent.parent == cache
         and ".." not in Path(folder).parts
+        # A link may lead out of the cache.
+        and Path(folder).resolve().is_relative_to(cache.resolve())
     }
 
 
 def _remove(path: Path) -> None:
-    """Remove a file of a revision, and its content unless another revision has it, too."""
+    """Remove a file of a revision, and its content unless another revision has it, too.
+
+    Content outside the repository in the cache, to which a link of the user may lead, stays.
+    """
     if not path.is_symlink():
         path.unlink(missing_ok=True)
         return
     blob = path.resolve()
     path.unlink()
     others = (other.resolve() for other in path.parent.parent.rglob("*") if other.is_symlink())
-    if blob not in others:
+    inside = blob.is_relative_to(path.parent.parent.parent.resolve())
+    if inside and blob not in others:
         blob.unlink(missing_ok=True)
 
 
