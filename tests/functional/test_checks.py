@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.functional._checks import shown_list
+from toolkit.functional._checks import at_most, fewer_than, shown_list
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,12 @@ def test_only_one_function_shortens_lists() -> None:
     sources = [path for top in ("toolkit", "callbacks") for path in (root / top).rglob("*.py")]
     found = {path.name for path in sources if '", ..."' in path.read_text()}
     assert found == {"_checks.py"}
+
+
+def test_limits() -> None:
+    assert at_most("k", 3, 3) == 3
+    assert fewer_than("k", 2, 3) == 2
+    with pytest.raises(ValueError, match=r"^k: expected at most 3, got 4$"):
+        at_most("k", 4, 3)
+    with pytest.raises(ValueError, match=r"^k: expected fewer than d = 3, got 3; take fewer$"):
+        fewer_than("k", 3, 3, limit="d = 3", advice="take fewer")

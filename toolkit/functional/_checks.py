@@ -134,6 +134,24 @@ def integer_at_least(
     return value
 
 
+def at_most(name: str, value: int, most: int, *, limit: str = "", advice: str = "") -> int:
+    """Return ``value``, or raise a ValueError if it is above a limit that depends on other data.
+
+    Args:
+        name: The public argument's name.
+        value: The value.
+        most: Largest value that is allowed.
+        limit: What the message calls the limit, by default the number.
+        advice: What the message says to do, by default nothing.
+    """
+    return _limited(name, value, value <= most, f"at most {limit or most}", advice)
+
+
+def fewer_than(name: str, value: int, end: int, *, limit: str = "", advice: str = "") -> int:
+    """Check like `at_most`, but refuse the limit, too."""
+    return _limited(name, value, value < end, f"fewer than {limit or end}", advice)
+
+
 def number_of_draws(name: str, value: object, minimum: int) -> int:
     """Return ``value`` if it is an integer from ``minimum`` to 1,000,000."""
     return integer_at_least(name, value, minimum, most=MOST_DRAWS)
@@ -359,6 +377,13 @@ _SHORT = _short_repr()
 def _within(name: str, value: Value, good: bool, expected: str) -> Value:  # noqa: FBT001
     if not good:
         raise ValueError(f"{name}: expected {expected}, got {shown(value)}")
+    return value
+
+
+def _limited(name: str, value: int, good: bool, expected: str, advice: str) -> int:  # noqa: FBT001
+    if not good:
+        end = f"; {advice}" if advice else ""
+        raise ValueError(f"{name}: expected {expected}, got {value}{end}")
     return value
 
 

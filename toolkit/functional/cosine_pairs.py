@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Float64, Int64, Real
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    at_most,
     finite_real,
     integer_at_least,
     require_memory,
@@ -125,11 +126,9 @@ def mean_abs_cosine(
         num_pairs = num_usable * (num_usable - 1) // 2
         total = _absolute_sum(rows, chunk_size)
         return MeanAbsCosineResult(total / num_pairs, 0.0, num_pairs, num_dropped)
-    if integer_at_least("num_sampled", num_sampled, MIN_SAMPLED) > num_usable:
-        raise ValueError(
-            f"num_sampled: expected at most the {num_usable} non-zero rows, got {num_sampled}; "
-            "pass None to visit them all"
-        )
+    integer_at_least("num_sampled", num_sampled, MIN_SAMPLED)
+    limit, advice = f"the {num_usable} non-zero rows", "pass None to visit them all"
+    at_most("num_sampled", num_sampled, num_usable, limit=limit, advice=advice)
     drawn = torch.randperm(num_usable, generator=draws)[:num_sampled]
     sample = rows[usable.nonzero()[drawn.to(rows.device), 0]]
     value, stderr = _regression_estimate(rows, sample, chunk_size)

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from toolkit.functional._checks import finite_float, flag, integer_at_least
+from toolkit.functional._checks import at_most, finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
     AlphaReQResult,
     Eigenvalues,
@@ -189,10 +189,8 @@ def component_alignment(features: Tensor, basis: Tensor, *, num_components: int 
     """
     rows = _checked(features, dims=(2,))[0]
     columns = orthonormal_basis("basis", basis, rows.shape[1]).double()
-    if integer_at_least("num_components", num_components, 1) > min(rows.shape):
-        raise ValueError(
-            f"num_components: expected at most {min(rows.shape)}, got {num_components}"
-        )
+    integer_at_least("num_components", num_components, 1)
+    at_most("num_components", num_components, min(rows.shape))
     axes = principal_axes(center(balanced(rows)), num_components)
     exists = layer_spectrum(rows, centered=True).values[:num_components] > 0
     return torch.where(exists, share_inside(axes, columns), math.nan)

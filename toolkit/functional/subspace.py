@@ -10,6 +10,8 @@ from scipy.special import gammaincinv
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    at_most,
+    fewer_than,
     finite_float,
     finite_real,
     flag,
@@ -80,10 +82,8 @@ def readout_subspace(unembedding: Tensor, k: int, *, centered: bool) -> ReadoutS
     rows = finite_real("unembedding", unembedding)
     integer_at_least("k", k, 1)
     flag("centered", centered)
-    if k > min(rows.shape):
-        raise ValueError(
-            f"k: expected at most min(V, d) = {min(rows.shape)}, got {k}; choose a smaller subspace"
-        )
+    most = min(rows.shape)
+    at_most("k", k, most, limit=f"min(V, d) = {most}", advice="choose a smaller subspace")
     return _readout_subspace(rows, k, centered=centered)
 
 
@@ -173,10 +173,8 @@ def orthonormal_basis(name: str, basis: Tensor, dim: int) -> Tensor:
 def require_components(name: str, num: int, hidden: Float[Tensor, "*layers n d"]) -> None:
     """Raise a ValueError unless something can remain after ``num`` components are removed."""
     limit = min(hidden.shape[-2:])
-    if num >= limit:
-        raise ValueError(
-            f"{name}: expected fewer than min(N, d) = {limit} components, got {num}; remove fewer"
-        )
+    label = f"min(N, d) = {limit} components"
+    fewer_than(name, num, limit, limit=label, advice="remove fewer")
 
 
 def gaussian_frame(

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from toolkit.functional import subspace_pga
 from toolkit.functional._checks import (
+    at_most,
     different,
+    fewer_than,
     flag,
     integer_at_least,
     integers_at_least,
@@ -138,15 +140,11 @@ def _check_subject(subject: Subject, options: PgaOptions) -> None:
     if options.fold_norm:
         final_gain(subject.parts)
     dim = _width(subject)
-    if options.k is not None and options.k > dim:
-        raise ValueError(f"k: expected at most d = {dim}, the model's width, got {options.k}")
-    most = max(options.removals)
+    if options.k is not None:
+        at_most("k", options.k, dim, limit=f"d = {dim}, the model's width")
     least = min(len(subject.test_texts), dim)
-    if most >= least:
-        raise ValueError(
-            f"remove: expected fewer than {least}, the smaller of the model's width and the "
-            f"number of test texts, got {most}; remove fewer"
-        )
+    limit = f"{least}, the smaller of the model's width and the number of test texts"
+    fewer_than("remove", max(options.removals), least, limit=limit, advice="remove fewer")
 
 
 def _pga_points(subject: Subject, options: PgaOptions) -> list[Point]:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from typing_extensions import override
 
 from toolkit.functional._checks import (
+    at_most,
     finite,
     one_of,
     optional,
@@ -179,11 +180,9 @@ class LanguageModel(ScheduledModule):
             ValueError: If the batch has no token ids, or is longer than the model can read.
         """
         length, most = _token_ids(batch).shape[1], num_positions(self.model.config)
-        if most is not None and length > most:
-            raise ValueError(
-                f"input_ids: expected at most {most} tokens in a text, got {length}; make the "
-                "data's block_size smaller"
-            )
+        if most is not None:
+            limit, advice = f"{most} tokens in a text", "make the data's block_size smaller"
+            at_most("input_ids", length, most, limit=limit, advice=advice)
         return dict(batch)
 
     @override

@@ -112,7 +112,7 @@ def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]"
 
     from toolkit.commands.agree import states as reading  # noqa: PLC0415
     from toolkit.commands.agree.compare import Conditions  # noqa: PLC0415
-    from toolkit.functional._checks import number_of_draws  # noqa: PLC0415
+    from toolkit.functional._checks import fewer_than, number_of_draws  # noqa: PLC0415
 
     number_of_draws("num_random", options.num_random, _MINIMA["num_random"])
     text_set = _text_set(options)
@@ -126,8 +126,7 @@ def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]"
     k = reading.subspace_dimension(models, options.k)
     layers = [reading.chosen_layers(options.layers, model) for model in models]
     limit = min(options.num_texts, *(model.outline.dim for model in models))
-    if options.remove >= limit:
-        raise ValueError(f"remove: expected fewer than {limit} components, got {options.remove}")
+    fewer_than("remove", options.remove, limit, limit=f"{limit} components")
     settings = {
         "k": k,
         "dtype": getattr(torch, options.dtype),

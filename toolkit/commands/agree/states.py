@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from toolkit.console.held_stderr import one_line
+from toolkit.functional._checks import at_most
 from toolkit.lm.checkpoints.base import Checkpoint
 from toolkit.lm.checkpoints.models import Models
 from toolkit.lm.checkpoints.outline import Outline, read_outline
@@ -84,8 +85,7 @@ def subspace_dimension(models: Sequence[Candidate], k: int | None) -> int:
         return min(default_k(model.outline.dim) for model in models)
     for model in models:
         limit = min(model.outline.dim, model.outline.num_rows)
-        if k > limit:
-            raise ValueError(f"k: expected at most {limit}, the rank of {model.name}, got {k}")
+        at_most("k", k, limit, limit=f"{limit}, the rank of {model.name}")
     return k
 
 
@@ -174,11 +174,8 @@ def read_states(
 def _readout_basis(subject: Subject, layer: str, k: int) -> Tensor:
     """Return a layer's readout basis, none of whose columns is arbitrary."""
     basis, rank = subject.readout(layer, k, centered=False, fold_norm=False)
-    if rank < k:
-        raise ValueError(
-            f"k: expected at most {rank}, the rank of the matrix that reads {layer} out, got {k}; "
-            "choose a smaller subspace"
-        )
+    limit = f"{rank}, the rank of the matrix that reads {layer} out"
+    at_most("k", k, rank, limit=limit, advice="choose a smaller subspace")
     return basis
 
 
