@@ -11,6 +11,7 @@ from torch import Tensor
 
 from callbacks.moment import Moment
 from toolkit.runs.folder import logger_folder
+from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.model_logger import ModelLogger, is_walk
 from toolkit.runs.points import Point, measurement_rows
 from toolkit.runs.provenance import dtype_names, versions
@@ -68,12 +69,10 @@ class Recorder:
     ) -> list[MeasurementRow]:
         """Return the points as rows of the table, with the fingerprint of ``tensors``."""
         source = moment.source
+        trained = WeightsIdentity(type(moment.pl_module).__name__, step=moment.step)
         common = {
             "run": self._run,
-            "model": type(moment.pl_module).__name__ if source is None else source.name,
-            "revision": "" if source is None else source.revision,
-            "commit": "" if source is None else source.commit,
-            "step": moment.step,
+            **(source or trained).columns(),
             "conditions": conditions,
             "dtype": dtype_names(tensors.values()),
             "weights_hash": moment.fingerprint(tensors),

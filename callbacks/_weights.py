@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from callbacks.moment import Moment
+from toolkit.runs.identity import WeightsIdentity
 
 NamedTensors = Iterable[tuple[str, Tensor]]
 
@@ -29,13 +30,12 @@ class WeightsOrigin:
         """Take the step of a checkpoint that has been loaded."""
         self._step = checkpoint["global_step"]
 
-    def source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
+    def source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> WeightsIdentity | None:
         """Return the checkpoint that the model holds unchanged, None if it has been trained."""
         trained = trainer.global_step > 0 or trainer.ckpt_path is not None
         source = getattr(pl_module, "source", None)
         # A user's module may call anything its source.
-        is_checkpoint = all(hasattr(source, f) for f in ("name", "revision", "commit", "step"))
-        return source if is_checkpoint and not trained else None
+        return source if isinstance(source, WeightsIdentity) and not trained else None
 
     def step(self, trainer: L.Trainer) -> int:
         """Return the number of updates behind the weights of a stand-alone validation."""

@@ -7,6 +7,7 @@ from typing import Any
 import lightning as L
 from torch import Tensor
 
+from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.provenance import weights_hash
 
 
@@ -19,15 +20,15 @@ class Moment:
         pl_module: The model, in eval mode and without gradients.
         step: Optimiser updates behind its weights.
         shared: Costly intermediate results, kept for the other callbacks of the same step.
-        source: The published or saved checkpoint that the weights are, as it stands, with its
-            ``name``, ``revision``, ``commit`` and ``step``; None for weights of a run.
+        source: Identity of the published or saved checkpoint whose weights these are, unchanged;
+            None for weights of a run.
     """
 
     trainer: L.Trainer
     pl_module: L.LightningModule
     step: int
     shared: dict[Any, Any]
-    source: Any = None
+    source: WeightsIdentity | None = None
 
     def fingerprint(self, tensors: Mapping[str, Tensor]) -> str:
         """Return the weights hash of the named tensors, computed once for all callbacks."""

@@ -8,6 +8,7 @@ from toolkit.functional._checks import integer_at_least, names, shown
 from toolkit.measures import MEASURES, Subject
 from toolkit.measures.declaration import Need
 from toolkit.measures.subject import Rows
+from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.points import measurement_rows
 from toolkit.runs.provenance import dtype_names, versions, weights_hash
 from toolkit.runs.table import MeasurementRow
@@ -70,10 +71,9 @@ def measure(
     tensors = dict(model.named_parameters())
     common = {
         "run": "",
-        "model": str(model.config.name_or_path or type(model).__name__),
-        "revision": "",
-        "commit": "",
-        "step": step,
+        **WeightsIdentity(
+            str(model.config.name_or_path or type(model).__name__), step=step
+        ).columns(),
         "dtype": dtype_names(tensors.values()),
         "weights_hash": weights_hash(tensors.items()),
         "versions": versions("transformers"),

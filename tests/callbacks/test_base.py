@@ -24,6 +24,7 @@ from callbacks import MeasurementCallback, Moment, Point, ScalingLaw
 from tests.callbacks.events import images, scalars
 from tests.callbacks.toy import toy_data, toy_model, toy_trainer
 from tests.tiny_run import TinyStream
+from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.provenance import weights_hash
 from toolkit.runs.table import read_measurements
 
@@ -663,14 +664,15 @@ def test_validate_without_a_checkpoint_is_at_the_trainer_s_step(tmp_path: Path) 
     ("source", "step", "revision"),
     [
         (
-            SimpleNamespace(name="someone/model", revision="step64", commit="abc", step=64),
+            WeightsIdentity("someone/model", "step64", "abc", 64),
             64,
             "step64",
         ),
         ("a source of another kind", 0, ""),
+        (SimpleNamespace(name="mine", revision=1, commit=2, step="three"), 0, ""),
         (None, 0, ""),
     ],
-    ids=["published", "a user's own attribute", "none"],
+    ids=["published", "a user's own text", "a user's own object", "none"],
 )
 def test_validate_measures_what_was_published_at_its_own_step(
     tmp_path: Path, source: object, step: int, revision: str

@@ -18,8 +18,8 @@ from tests.lm.tiny_models import tiny_tokenizer
 from toolkit.data import TextCorpus
 from toolkit.data.batch_stream import FixedBatches
 from toolkit.models import LanguageModel
-from toolkit.models.language_model import WeightsSource
 from toolkit.optim import warmup_cosine
+from toolkit.runs.identity import WeightsIdentity
 
 CONFIG: dict[str, Any] = {
     "model_type": "gpt_neox",
@@ -326,7 +326,7 @@ def test_published_weights(saved: tuple[Path, LanguageModel], tmp_path: Path) ->
     path, expected = saved
     model = LanguageModel(pretrained=str(path))
     assert all(part.training for part in model.modules())
-    assert model.source == WeightsSource(str(path), "", "", 0)
+    assert model.source == WeightsIdentity(str(path), "", "", 0)
     assert model.tokenizer is not None
     assert model.tokenizer.get_vocab() == tiny_tokenizer().get_vocab()
     tokens = BATCH["input_ids"]
@@ -351,8 +351,12 @@ def test_a_checkpoint_of_published_weights_needs_only_itself(
     trainer = make_trainer(tmp_path, Watcher(2, checkpoint), max_steps=2)
     trainer.fit(model, datamodule=Tokens())
     path.rename(tmp_path / "elsewhere")
+    stored = torch.load(checkpoint, weights_only=True)["weights_source"]
+    # Plain types, in the order in which they have always been stored.
+    assert (type(stored), stored) == (tuple, (str(path), "", "", 0))
     loaded = LanguageModel.load_from_checkpoint(checkpoint, weights_only=True)
     assert loaded.source == model.source
+    assert isinstance(loaded.source, WeightsIdentity)
     tokens = BATCH["input_ids"]
     assert torch.equal(logits_of(loaded, tokens), logits_of(model, tokens))
 

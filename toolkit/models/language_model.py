@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from math import nan
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from lightning.pytorch.cli import OptimizerCallable
@@ -24,27 +24,12 @@ from toolkit.lm.reading.token_losses import NOT_PREDICTED, labels_of
 from toolkit.lm.weights.names import rename_weights
 from toolkit.lm.weights.vocabulary import tokenizer_rows
 from toolkit.models.scheduled import ScheduledModule
+from toolkit.runs.identity import WeightsIdentity
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _SOURCE = "weights_source"
-
-
-class WeightsSource(NamedTuple):
-    """Where the first weights of a model come from.
-
-    Attributes:
-        name: Folder, or name on the Hub.
-        revision: Revision on the Hub, empty for a folder.
-        commit: Commit of that revision, empty for a folder.
-        step: Step in the revision's name, 0 where it names none.
-    """
-
-    name: str
-    revision: str
-    commit: str
-    step: int
 
 
 class LanguageModel(ScheduledModule):
@@ -82,7 +67,7 @@ class LanguageModel(ScheduledModule):
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase | None"
-    source: WeightsSource | None
+    source: WeightsIdentity | None
 
     def __init__(
         self,
@@ -238,7 +223,7 @@ class LanguageModel(ScheduledModule):
         # Modules may have been compiled when the checkpoint was saved, and may be compiled now.
         rename_weights(checkpoint.get("state_dict", {}), self.state_dict())
         source = checkpoint.get(_SOURCE)
-        self.source = None if source is None else WeightsSource(*source)
+        self.source = None if source is None else WeightsIdentity(*source)
 
     def _build(self, config: Mapping[str, Any]) -> None:
         from toolkit.lm.architecture.configurations import new_language_model  # noqa: PLC0415
@@ -254,9 +239,7 @@ class LanguageModel(ScheduledModule):
         # The loaded model is in eval mode, and Lightning does not change the mode.
         self.model = opened.model.train()
         self.tokenizer = opened.tokenizer
-        self.source = WeightsSource(
-            checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step
-        )
+        self.source = checkpoint.identity
 
     def _check_vocabulary(self) -> None:
         tokenizer = getattr(_data_module(self), "tokenizer", None)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from toolkit.atomic import naming, write_atomically
 from toolkit.console.output_files import csv_text
+from toolkit.runs.identity import WeightsIdentity
 
 TABLE_NAME = "measurements.csv"
 # The fields of a row that say what came out, not what was asked.
@@ -50,6 +51,11 @@ class MeasurementRow(NamedTuple):
     dtype: str
     weights_hash: str
     versions: dict[str, str]
+
+    @property
+    def identity(self) -> WeightsIdentity:
+        """Model, revision, commit and step of the weights."""
+        return WeightsIdentity(self.model, self.revision, self.commit, self.step)
 
 
 class MeasurementTable:

@@ -67,4 +67,5 @@ class Unfinished:
 
 
 def _key(row: MeasurementRow, texts_hash: str) -> list[str | int]:
-    return [row.model, row.step, row.revision, row.commit, row.weights_hash, texts_hash]
+    name, revision, commit, step = row.identity
+    return [name, step, revision, commit, row.weights_hash, texts_hash]

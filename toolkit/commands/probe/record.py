@@ -123,9 +123,9 @@ class WalkRecord:
     def resume(self, checkpoint: Checkpoint, weights_hash: str) -> None:
         """Keep what callbacks have measured at this checkpoint before a kill, and nothing else."""
         kept = [row for rows in self.unfinished.rows.values() for row in rows]
-        wanted = (checkpoint.name, checkpoint.step, checkpoint.revision, checkpoint.commit)
-        found = {(row.model, row.step, row.revision, row.commit) for row in kept}
-        if found != {wanted} or {row.weights_hash for row in kept} != {weights_hash}:
+        if {row.identity for row in kept} != {checkpoint.identity} or {
+            row.weights_hash for row in kept
+        } != {weights_hash}:
             self._partial = set()
             self.unfinished.clear()
             self._cut()
@@ -197,7 +197,7 @@ def _last_rows(rows: Iterable[MeasurementRow]) -> dict[tuple[str, int], Measurem
 
 def _hash_of(checkpoint: Checkpoint, done: Mapping[tuple[str, int], MeasurementRow]) -> str | None:
     row = done.get((checkpoint.name, checkpoint.step))
-    if row is None or (row.revision, row.commit) != (checkpoint.revision, checkpoint.commit):
+    if row is None or row.identity != checkpoint.identity:
         return None
     return row.weights_hash
 

@@ -34,7 +34,7 @@ from toolkit.lm.checkpoints.fetch_ahead import Fetched, fetch_ahead
 from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.measures.text_set import TextSet
 from toolkit.models import LanguageModel
-from toolkit.models.language_model import WeightsSource
+from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.measuring import Measuring
 from toolkit.runs.model_logger import ModelLogger
 from toolkit.runs.points import Point
@@ -183,8 +183,9 @@ class Walk:
         module.model, module.tokenizer = opened.model, opened.tokenizer
         if isinstance(module, CheckpointOnTexts) and self.loss:
             module.text_losses = TextLosses(self.texts, LossMeter(opened.model))
-        source = (checkpoint.name, checkpoint.revision, checkpoint.commit, checkpoint.step)
-        module.on_load_checkpoint({"global_step": checkpoint.step, "weights_source": source})
+        module.on_load_checkpoint(
+            {"global_step": checkpoint.step, "weights_source": tuple(checkpoint.identity)}
+        )
         return module
 
     def _loss_points(
@@ -197,7 +198,7 @@ class Walk:
             loss = losses.meter.mean
             perplexity = float(torch.tensor(loss).exp())
             values = {f"{_LOSS}/loss": loss, f"{_LOSS}/perplexity": perplexity}
-            step = int(cast("WeightsSource", module.source).step)
+            step = cast("WeightsIdentity", module.source).step
             logger.log_metrics(values, step=step)
         else:
             values = {
@@ -212,10 +213,7 @@ class Walk:
         """Return the fields that the rows about the checkpoint as a whole share."""
         return {
             "run": "/".join(self.folder.parts[-2:]),
-            "model": checkpoint.name,
-            "revision": checkpoint.revision,
-            "commit": checkpoint.commit,
-            "step": checkpoint.step,
+            **checkpoint.identity.columns(),
             "conditions": {
                 **conditions(self.texts, self.data),
                 MATRICES: matrix_hashes(model),

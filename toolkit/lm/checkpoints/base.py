@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from toolkit.runs.identity import WeightsIdentity
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -55,6 +57,11 @@ class Checkpoint(ABC):
     step: int
     revision: str = ""
     commit: str = ""
+
+    @property
+    def identity(self) -> WeightsIdentity:
+        """Name, revision, commit and step of the weights."""
+        return WeightsIdentity(self.name, self.revision, self.commit, self.step)
 
     @property
     def label(self) -> str:
