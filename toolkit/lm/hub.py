@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-_REPOSITORY = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?")
 _REVISION = re.compile(r"\w[\w.+-]*(?:/\w[\w.+-]*)*")
 
 
 def is_repository_name(text: str) -> bool:
     """Whether ``text`` could be the name of a repository on the Hub."""
-    return _REPOSITORY.fullmatch(text) is not None and ".." not in text
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+
+    try:
+        importlib.import_module("huggingface_hub.utils").validate_repo_id(text)
+    except HFValidationError:
+        return False
+    return True
 
 
 def check_revision(revision: str) -> None:

@@ -130,6 +130,9 @@ def test_offline_without_a_cache(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) 
         (f"{REPOSITORY}@main", "main", r"revision: expected one, got 'main' and someone"),
         ("../someone/unknown", None, r"source: expected a path or a model on the Hub"),
         ("a/b/c", None, r"source: expected a path or a model on the Hub, got 'a/b/c': no file"),
+        ("a/b--c", None, r"^source: expected a path or a model on the Hub, got 'a/b--c': no file"),
+        ("a/b-", None, r"^source: expected a path or a model on the Hub, got 'a/b-': no file"),
+        ("a" * 97, None, r"^source: expected a path or a model on the Hub, got 'a{97}': no file"),
         ("missing.gguf", None, r"source: expected a path or a model on the Hub, got 'missing"),
     ],
 )
