@@ -1,4 +1,4 @@
-"""What is asked of the Hub, refused in one line."""
+"""Requests to the Hub, with errors of one line."""
 
 import importlib
 import re
@@ -28,18 +28,18 @@ def check_revision(revision: str) -> None:
 
 
 def is_offline() -> bool:
-    """Whether the Hub's client has been told to stay off the network."""
+    """Whether the Hub's client is set to work offline."""
     return bool(importlib.import_module("huggingface_hub.constants").HF_HUB_OFFLINE)
 
 
-def hub_answer(label: str, ask: Callable[[], _T]) -> _T | None:
-    """Return the Hub's answer, None about a missing file; say in one line what else it refuses."""
+def hub_answer(label: str, request: Callable[[], _T]) -> _T | None:
+    """Return the Hub's answer, None for a missing file; other failures become a ValueError."""
     from huggingface_hub import errors  # noqa: PLC0415
 
-    # What the HTTP client raises itself is no OSError with every version of the Hub's client.
+    # In some versions of the Hub's client, the errors of its HTTP client are not OSErrors.
     lost: tuple[Any, ...] = (OSError, *errors.HfHubHTTPError.__bases__)
     try:
-        return ask()
+        return request()
     except errors.LocalEntryNotFoundError as error:
         if not is_offline():
             raise ValueError(
@@ -69,6 +69,6 @@ def hub_answer(label: str, ask: Callable[[], _T]) -> _T | None:
 
 
 def repository_cache(repo: str) -> Path:
-    """Return the folder of the Hub's cache that is about one model."""
+    """Return the folder of one model in the Hub's cache."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
     return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"

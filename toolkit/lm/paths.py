@@ -1,4 +1,4 @@
-"""Paths that patterns name, and models that paths name."""
+"""Paths that match patterns, and names of models that are paths."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -10,30 +10,30 @@ _WILDCARDS = set("*?")
 
 
 def matching_paths(pattern: str | Sequence[str]) -> list[Path]:
-    """Return the paths that one or several patterns match, each once, in their order.
+    """Return the paths that match one or several patterns, each path once, in pattern order.
 
-    Brackets are taken for what they are where there is such a path, and otherwise for a choice of
-    characters: ``run[a]/step-*`` finds the folders of ``run[a]``, and without it those of ``runa``.
+    Brackets are literal if such a path exists; otherwise they are a set of characters:
+    ``run[a]/step-*`` matches in the folder ``run[a]``, or in ``runa`` if ``run[a]`` is missing.
     """
     patterns = [pattern] if isinstance(pattern, str) else pattern
-    found: dict[Path, Path] = {}
-    for path in (path for one in patterns for path in _matching(Path(one).expanduser())):
-        found.setdefault(path.absolute(), path)
-    return list(found.values())
+    paths: dict[Path, Path] = {}
+    for path in (path for text in patterns for path in _matching(Path(text).expanduser())):
+        paths.setdefault(path.absolute(), path)
+    return list(paths.values())
 
 
 def fits(text: str, pattern: str) -> bool:
-    """Whether a pattern describes the whole text, its brackets taken as in `matching_paths`."""
-    return any(fnmatchcase(text, one) for one in (_literal_brackets(pattern), pattern))
+    """Whether a pattern matches the whole text; brackets are read as in `matching_paths`."""
+    return any(fnmatchcase(text, form) for form in (_literal_brackets(pattern), pattern))
 
 
 def model_name(text: str) -> str:
-    """Return a model's name without what changes nothing: ``x/``, ``./x`` and ``x`` are one."""
+    """Return the normal form of a model's name: ``x`` for ``x/``, ``./x`` and ``x``."""
     return str(Path(text).expanduser()) if text else text
 
 
 def check_different(argument: str, names: Sequence[str]) -> None:
-    """Raise a ValueError that begins with ``argument`` if two names are those of one model."""
+    """Raise a ValueError that begins with ``argument`` if two names stand for the same model."""
     first: dict[str, str] = {}
     for name in names:
         path = Path(name).expanduser()
@@ -52,7 +52,7 @@ def _matching(pattern: Path) -> list[Path]:
 
 
 def _children(folders: list[Path], part: str) -> list[Path]:
-    """What a part of a pattern matches in each of the folders, in the order of the names."""
+    """Return the paths in the folders that match one part of a pattern, sorted by name."""
     return [folder / name for folder in folders for name in _names(folder, part)]
 
 
@@ -60,7 +60,7 @@ def _names(folder: Path, part: str) -> list[str]:
     if not set(part) & _WILDCARDS and (folder / part).exists():
         return [part]
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    # As in a shell, a wildcard stands for no hidden file.
+    # As in a shell, a wildcard does not match hidden files.
     seen = [name for name in names if part.startswith(".") or not name.startswith(".")]
     literal = [name for name in seen if fnmatchcase(name, _literal_brackets(part))]
     return literal or [name for name in seen if fnmatchcase(name, part)]

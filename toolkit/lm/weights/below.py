@@ -1,4 +1,4 @@
-"""What can be measured in the folders below one that cannot."""
+"""Models in the subfolders of a folder without weights."""
 
 import os
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ _SUFFIXES = (".gguf", ".ckpt")
 
 
 def check_models_below(folder: Path) -> None:
-    """Raise a ValueError that names the models in the folders below, if there are any.
+    """Raise a ValueError that lists the models in subfolders, if there are any.
 
     Args:
-        folder: A folder without weights of its own, such as that of a run.
+        folder: A folder that holds no weights itself, such as the folder of a run.
 
     Raises:
-        ValueError: If folders of models or, where there are none, single files lie below.
+        ValueError: If subfolders hold models or, without such subfolders, single weight files.
     """
     folders = islice(_folders(folder), _MOST_FOLDERS)
     listed = [(path, names) for path, names in folders if path != folder or _single(names)]
@@ -37,12 +37,12 @@ def check_models_below(folder: Path) -> None:
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Each folder with the names of its files, in the order of names, hidden ones left out."""
+    """Yield each folder with the names of its files, sorted by name; skip hidden folders."""
     depth = len(folder.parts)
     for name, folders, files in os.walk(folder):
         path = Path(name)
         deep = len(path.parts) - depth >= _DEEPEST
-        folders[:] = [] if deep else sorted(one for one in folders if not one.startswith("."))
+        folders[:] = [] if deep else sorted(child for child in folders if not child.startswith("."))
         yield path, sorted(files)
 
 

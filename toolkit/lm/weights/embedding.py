@@ -35,20 +35,20 @@ _SHOWN_NAMES = 4
 
 
 class EmbeddingTensor(NamedTuple):
-    """An embedding matrix and where it comes from.
+    """An embedding matrix and its source.
 
     Attributes:
-        tensor: The matrix (V, d), one row per token, in the dtype it is stored in; float32 where
-            it was dequantised. Only its first rows if no more were asked for.
-        dtype: What it is stored as, such as ``bfloat16`` or, quantised, ``Q8_0``.
-        name: Its name in the file.
-        tied: Whether the model's input and output matrix are one; None if no file that is there
-            says it.
-        vocab_size: Largest id of the model's tokenizer plus one: rows beyond it were never
+        tensor: The matrix (V, d), one row per token, in its stored dtype; float32 if it was
+            dequantised. Only the first rows if ``num_rows`` was given.
+        dtype: Stored type, such as ``bfloat16`` or, for quantised weights, ``Q8_0``.
+        name: Name of the matrix in the file.
+        tied: Whether the model ties its input and output matrix; None if the available files do
+            not show it.
+        vocab_size: Largest token id of the model's tokenizer plus one: rows beyond it were never
             trained. None without a tokenizer; may exceed V.
-        source: What was read, with its revision.
+        source: Path or name of the model, with its revision.
         file: The file that holds the matrix.
-        commit: Commit of a published model, else empty.
+        commit: Commit of a published model, otherwise empty.
         bytes_read: Bytes of weight files that were read, headers included.
     """
 
@@ -72,26 +72,27 @@ def read_embedding(
     allow_pickle: bool = False,
     num_rows: int | None = None,
 ) -> EmbeddingTensor:
-    """Read the input or output embedding of a language model, and nothing else of its weights.
+    """Read the input or output embedding of a language model, and no other weights.
 
     Args:
         source: A folder of a Hugging Face model, a ``.safetensors``, ``.gguf`` or ``.ckpt`` file,
-            or the name of a model on the Hub, of which only the matrix is fetched unless its
-            weights are cached. ``HF_HUB_OFFLINE`` is respected. One part of a set of files stands
-            for the whole set.
-        matrix: ``input`` (embedding) or ``output`` (unembedding, W_U); one matrix if tied, which
-            the configuration, the family or the files have to say.
-        tensor_name: The matrix's name in the file, for models that keep it under none of the
-            known ones, or under several.
-        revision: Branch, tag or commit on the Hub, also as ``name@revision``; by default ``main``.
-        allow_pickle: Whether to open ``.bin``, ``.pt`` and ``.pth`` files where there is nothing
-            else. They, and ``.ckpt``, are read so that no code in them runs.
-        num_rows: Read no more than the first rows.
+            or the name of a model on the Hub. From the Hub, only the matrix is downloaded unless
+            the weights are cached. ``HF_HUB_OFFLINE`` is respected. One part of a set of files
+            stands for the whole set.
+        matrix: ``input`` (embedding) or ``output`` (unembedding, W_U). In a tied model both are
+            the same matrix; the configuration, the family or the files must show that it is tied.
+        tensor_name: Name of the matrix in the file, for models in which none of the known names
+            occurs, or several do.
+        revision: Branch, tag or commit on the Hub, by default ``main``; ``source`` may contain it
+            as ``name@revision``.
+        allow_pickle: Whether to open ``.bin``, ``.pt`` and ``.pth`` files if there is no other
+            format. No code in them, or in ``.ckpt`` files, is run.
+        num_rows: Number of rows to read from the start; by default all.
 
     Raises:
         ValueError: If the source, the revision or the matrix cannot be found, parts of a set are
             missing, the weights are packed integers, several tensors match, or a file is damaged
-            or wants to run code.
+            or contains code.
     """
     valid_text("source", str(source) if isinstance(source, Path) else source)
     check_matrix(matrix)
@@ -120,7 +121,7 @@ def read_embedding(
 
 
 def _open(source: str, revision: str | None, *, allow_pickle: bool) -> tuple[Weights, str]:
-    """The weights behind a source, and what to call it."""
+    """Return the weights of a source, and the label of the source in messages."""
     path = Path(source).expanduser()
     if path.exists():
         if revision is not None:
@@ -140,7 +141,7 @@ def _open(source: str, revision: str | None, *, allow_pickle: bool) -> tuple[Wei
 
 def _open_folder(path: Path, *, allow_pickle: bool) -> Weights:
     store = Folder(path)
-    # An unusual name is no reason to ask, as long as there is one file only, or one set of them.
+    # A file with an unusual name is accepted if it is the only file, or the only set of files.
     others = sorted([*path.glob("*.safetensors"), *path.glob("*.gguf")])
     usual = any(
         store.holds(name)
@@ -184,7 +185,7 @@ def _pickle_file(path: Path) -> Weights:
 
 
 def _checkpoint_file(path: Path) -> Weights:
-    # Neighbours of a checkpoint belong to the run, not to the model.
+    # Other files in the folder of a checkpoint belong to the run, not to the model.
     return _pickled.PickledWeights(Folder(path.parent), [path.name])
 
 
@@ -213,7 +214,7 @@ def _store_weights(store: Store, allow_pickle: bool) -> Weights:  # noqa: FBT001
 def _from_store(store: Store, weights: Weights) -> Weights:
     config = store.json("config.json")
     weights.ties = ties_matrices(config)
-    # A family's default is no more than that: another matrix of the same shape may be the head.
+    # The default of a family may not hold here: another matrix of the same shape may be the head.
     if weights.ties and stated_ties(config) is None and _could_be_output(weights):
         weights.ties = None
     weights.vocab_size = vocabulary_size(store)
@@ -221,7 +222,7 @@ def _from_store(store: Store, weights: Weights) -> Weights:
 
 
 def _could_be_output(weights: Weights) -> list[str]:
-    """Names of tensors, outside the blocks and under no known name, of the input's shape."""
+    """Return unknown tensors outside the blocks that have the shape of the input matrix."""
     inputs = names_of("input", weights.names)
     shape = weights.plain_shape(inputs[0]) if inputs else None
     if shape is None or names_of("output", weights.names):
@@ -231,20 +232,20 @@ def _could_be_output(weights: Weights) -> list[str]:
 
 
 def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[str, bool | None]:
-    """Name of the tensor to read, and whether the model's matrices are one."""
+    """Return the name of the tensor to read, and whether the model ties its matrices."""
     if tensor_name is not None:
         if tensor_name not in weights.names:
             raise _unknown(weights, f"the tensor {tensor_name}")
         return tensor_name, weights.ties
     other: Matrix = "output" if matrix == "input" else "input"
-    asked, others = names_of(matrix, weights.names), names_of(other, weights.names)
-    if len(asked) > 1 and not all(weights.same(asked[0], name) for name in asked[1:]):
+    wanted, others = names_of(matrix, weights.names), names_of(other, weights.names)
+    if len(wanted) > 1 and not all(weights.same(wanted[0], name) for name in wanted[1:]):
         raise ValueError(
-            f"source: expected one {matrix} embedding in {weights.label}, got {', '.join(asked)}; "
+            f"source: expected one {matrix} embedding in {weights.label}, got {', '.join(wanted)}; "
             "choose by tensor_name (--tensor)"
         )
-    if asked:
-        return asked[0], _are_one(weights, asked[0], others)
+    if wanted:
+        return wanted[0], _are_tied(weights, wanted[0], others)
     packed = packed_names_of(matrix, weights.names)
     if packed:
         raise packed_error(packed[0], weights.label, "integers")
@@ -253,12 +254,12 @@ def _chosen(weights: Weights, matrix: Matrix, tensor_name: str | None) -> tuple[
     raise _missing(weights, matrix, found_other=bool(others))
 
 
-def _are_one(weights: Weights, asked: str, others: Sequence[str]) -> bool | None:
-    """Whether the matrix is the other one, too, as far as the files that are there tell."""
+def _are_tied(weights: Weights, name: str, others: Sequence[str]) -> bool | None:
+    """Whether the matrix equals the other matrix; None if the available files do not show it."""
     if not others:
         return weights.ties
-    # Files may hold a matrix that the configuration calls tied, but that is another one.
-    return weights.same(asked, others[0]) if weights.is_there(others[0]) else None
+    # The configuration may call the matrices tied although the files hold two different ones.
+    return weights.same(name, others[0]) if weights.is_there(others[0]) else None
 
 
 def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueError:
@@ -267,13 +268,13 @@ def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueErr
     untied = "the configuration says that the model is untied"
     why = untied if weights.ties is False else "nothing says that the model is tied"
     candidates = _could_be_output(weights)
-    what = "give the whole model, or its name as tensor_name (--tensor)"
+    advice = "give the whole model, or its name as tensor_name (--tensor)"
     if candidates:
         shown = shown_list([*map(shown_name, candidates)], _SHOWN_NAMES)
-        what = f"it could be {shown}: give its name as tensor_name (--tensor)"
+        advice = f"it could be {shown}: give its name as tensor_name (--tensor)"
     return ValueError(
         f"source: expected an output embedding ({known_parts('output')}) in {weights.label}, "
-        f"got none, and {why}; {what}"
+        f"got none, and {why}; {advice}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What every kind of weight file offers: names, and rows of one tensor at a time."""
+"""Common interface of all weight files: tensor names, and rows of one tensor at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.lm.weights.shards import index_of_set, whole_set
 from toolkit.lm.weights.stores import Store, plain_name
@@ -16,13 +17,13 @@ _T = TypeVar("_T")
 
 
 class Weights(ABC):
-    """Named tensors of a model that are read one by one.
+    """Named tensors of a model, read one tensor at a time.
 
     Attributes:
-        label: What to call it in messages.
-        ties: Whether the model's two matrices are one by what its files say, None if unknown.
+        label: Name of the model or file in messages.
+        ties: Whether the model ties its two matrices according to its files, None if unknown.
         vocab_size: Largest token id of its tokenizer plus one, None without a tokenizer.
-        commit: Commit of a published repository, else empty.
+        commit: Commit of a published repository, otherwise empty.
         bytes_read: Bytes read from the weight files until now, headers included.
     """
 
@@ -54,8 +55,8 @@ class Weights(ABC):
         """Return the type in which a tensor is stored, such as ``bfloat16`` or ``Q8_0``."""
 
     def is_there(self, name: str) -> bool:
-        """Whether the file that holds a tensor is there."""
-        del name  # a single file is, once it has been opened
+        """Whether the file that holds a tensor exists."""
+        del name  # a single file exists: it has been opened
         return True
 
     def plain_shape(self, name: str) -> tuple[int, ...] | None:
@@ -66,27 +67,27 @@ class Weights(ABC):
             return None
 
     def same(self, first: str, second: str) -> bool:
-        """Whether two matrices are equal; the first difference ends the reading."""
+        """Whether two matrices are equal; reading stops at the first difference."""
         shape = self.shape(first)
         if shape != self.shape(second):
             return False
         starts = [0, *sorted({1, *range(4096, shape[0], 4096)}), shape[0]]
         for start, stop in pairwise(starts):
-            one, other = self.rows(first, start, stop), self.rows(second, start, stop)
-            if one.dtype != other.dtype or not torch.equal(one, other):
+            left, right = self.rows(first, start, stop), self.rows(second, start, stop)
+            if left.dtype != right.dtype or not torch.equal(left, right):
                 return False
         return True
 
 
 class StoredWeights(Weights, Generic[_T]):
-    """Tensors in one or several files of a store, each of which is opened once.
+    """Tensors in one or several files of a store; each file is opened once.
 
     Args:
-        store: Where they lie.
+        store: The store of the files.
         files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If one of the named files cannot be read, or two hold the same tensor.
+        ValueError: If a file cannot be read, or two files hold the same tensor.
     """
 
     def __init__(self, store: Store, files: Mapping[str, str] | Sequence[str]) -> None:
@@ -100,28 +101,28 @@ class StoredWeights(Weights, Generic[_T]):
 
     @abstractmethod
     def _read(self, file: str) -> dict[str, _T]:
-        """What a file holds, by the names of its tensors."""
+        """Return the content of a file by tensor name."""
 
     @property
+    @override
     def names(self) -> Collection[str]:
-        """Names of the tensors in all files."""
         return self._files.keys()
 
+    @override
     def file_of(self, name: str) -> str:
-        """Return the file that holds the tensor."""
         return self._files[name]
 
+    @override
     def is_there(self, name: str) -> bool:
-        """Whether the file that holds a tensor is there."""
         return self._files[name] in self._opened or self._store.holds(self._files[name])
 
     def _by_tensor(self, files: Sequence[str]) -> dict[str, str]:
-        found: dict[str, str] = {}
+        file_of: dict[str, str] = {}
         for file in files:
             for name in self._content(file):
-                if found.setdefault(name, file) != file:
-                    raise repeated_error(name, self.label, found[name], file)
-        return found
+                if file_of.setdefault(name, file) != file:
+                    raise repeated_error(name, self.label, file_of[name], file)
+        return file_of
 
     def _content(self, file: str) -> dict[str, _T]:
         if file not in self._opened:
@@ -130,10 +131,10 @@ class StoredWeights(Weights, Generic[_T]):
 
 
 def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
-    """Return the file of each tensor by an index of shards.
+    """Return the file of each tensor according to an index of shards.
 
     Raises:
-        ValueError: If ``index`` is none, or a file in it is no plain name.
+        ValueError: If ``index`` has no ``weight_map``, or names a file by a path.
     """
     files = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
@@ -142,10 +143,12 @@ def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
 
 
 def files_of_part(store: Store, name: str) -> Mapping[str, str] | Sequence[str]:
-    """Return the files to read with one that may be a part of a set: what its index says, or all.
+    """Return the files to read together with ``name``, which may be one part of a set.
+
+    The index of the set gives the file of each tensor; without an index, all parts are returned.
 
     Raises:
-        ValueError: If there is no index that names the file, and other parts are missing.
+        ValueError: If no index names the file, and other parts are missing.
     """
     index_name = index_of_set(name)
     index = None if index_name is None else store.json(index_name)
@@ -157,14 +160,14 @@ def files_of_part(store: Store, name: str) -> Mapping[str, str] | Sequence[str]:
 
 
 def shown_name(name: str) -> str:
-    """Return a tensor's name as it can stand in a line of a message."""
+    """Return a tensor's name in a form that fits into a one-line message."""
     return (
         name if name.isprintable() and len(name) <= _LONGEST_SHOWN else ascii(name)[:_LONGEST_SHOWN]
     )
 
 
 def repeated_error(name: str, label: str, first: str, second: str) -> ValueError:
-    """What to say about a tensor that two parts of a set hold."""
+    """Return the error for a tensor that two parts of a set hold."""
     return ValueError(
         f"source: expected each tensor in one part of {label}, got {shown_name(name)} in {first} "
         f"and {second}"
@@ -177,7 +180,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def packed_error(name: str, label: str, kind: str) -> ValueError:
-    """What to say about a matrix whose numbers are not its entries."""
+    """Return the error for a matrix of packed numbers, which are not its entries."""
     return ValueError(
         f"source: expected floating-point weights in {label}, got packed {shown_name(kind)} in "
         f"{name}; give the unquantised model"

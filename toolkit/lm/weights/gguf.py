@@ -1,4 +1,4 @@
-"""Single tensors out of GGUF files; the ``gguf`` package is needed for quantised ones alone."""
+"""Single tensors of GGUF files; only quantised tensors need the ``gguf`` package."""
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.lm.weights.files import Weights, dtype_name, packed_error, repeated_error
 from toolkit.lm.weights.gguf_header import TensorInfo, num_bytes, read_header
@@ -20,9 +21,9 @@ _DTYPES = MappingProxyType(
     {0: torch.float32, 1: torch.float16, 28: torch.float64, 30: torch.bfloat16}
 )
 _INTEGERS = range(24, 28)
-# Dequantising takes several times the memory of its rows.
+# Dequantising needs several times the memory of the rows.
 _ROWS_AT_ONCE = 4096
-# Families that the format knows and that have no output matrix at all.
+# Families of the format without an output matrix.
 _ENCODERS = frozenset({"clip", "t5encoder", "wavtokenizer-dec", "gemma-embedding"})
 
 
@@ -32,16 +33,16 @@ class _Entry(NamedTuple):
 
 
 class GgufWeights(Weights):
-    """A GGUF file, or all parts of a split one.
+    """A GGUF file, or all parts of a split file.
 
     Args:
-        path: The file, any part of a split one.
+        path: The file, or any part of a split file.
 
     Attributes:
-        paths: The files.
+        paths: All files.
 
     Raises:
-        ValueError: If it is none, or parts of it are missing.
+        ValueError: If the file is not a GGUF file, or parts are missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,22 +55,23 @@ class GgufWeights(Weights):
             self._add(part, infos)
         if len(headers) > 1:
             _check_split([fields for fields, _ in headers], self.paths, len(self._entries))
-        # What is not about one part alone stands in the first.
+        # The first part holds the fields about the whole model.
         fields = headers[0][0]
         self.ties = _ties(fields, self._entries)
         self.vocab_size = _vocabulary(fields, self.label)
 
     @property
+    @override
     def names(self) -> Collection[str]:
-        """Names of the tensors."""
         return self._entries.keys()
 
+    @override
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape, rows first."""
         return self._entries[name].info.shape
 
+    @override
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Read rows; quantised ones become float32."""
+        """Read rows; quantised rows become float32."""
         kind, (_, dim), _ = self._entries[name].info
         if kind in _DTYPES:
             rows = torch.empty(stop - start, dim, dtype=_DTYPES[kind])
@@ -85,12 +87,12 @@ class GgufWeights(Weights):
             rows[first - start : last - start] = self._dequantised(packed, name)
         return rows
 
+    @override
     def file_of(self, name: str) -> str:
-        """Return the file's name."""
         return self._entries[name].path.name
 
+    @override
     def dtype_of(self, name: str) -> str:
-        """Return the tensor's type, for quantised ones by its GGUF name."""
         kind = self._entries[name].info.kind
         if kind in _DTYPES:
             return dtype_name(_DTYPES[kind])
@@ -99,13 +101,13 @@ class GgufWeights(Weights):
     def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
         with open_counted(path) as reader:
             try:
-                found = read_header(reader)
+                header = read_header(reader)
             except ValueError as error:
                 raise ValueError(
                     f"source: expected a GGUF file of version 2 or 3, got {path}: {error}"
                 ) from error
             self.bytes_read += reader.bytes_read
-        return found
+        return header
 
     def _add(self, path: Path, infos: Mapping[str, TensorInfo]) -> None:
         for name, info in infos.items():
@@ -125,7 +127,7 @@ class GgufWeights(Weights):
         path, (kind, _, _) = self._entries[name]
         gguf = gguf_package(str(path))
         try:
-            # What is no number is counted or refused later on.
+            # Later steps count or refuse non-finite values.
             with np.errstate(all="ignore"):
                 values = gguf.dequantize(packed, gguf.GGMLQuantizationType(kind))
         except (NotImplementedError, ValueError) as error:
@@ -137,9 +139,9 @@ class GgufWeights(Weights):
         path, info = self._entries[name]
         with open_counted(path) as reader:
             reader.seek(info.start + offset)
-            whole = reader.readinto(view.data) == len(view)
+            is_complete = reader.readinto(view.data) == len(view)
             self.bytes_read += reader.bytes_read
-        if not whole:
+        if not is_complete:
             raise ValueError(
                 f"source: expected a whole GGUF file, got {path}: it ends inside {name}; "
                 "fetch it again"
@@ -147,7 +149,7 @@ class GgufWeights(Weights):
 
 
 def _parts(path: Path, fields: Mapping[str, Any]) -> list[Path]:
-    """Return all files of a split one, by its own count and the names that such files have."""
+    """Return all files of a split file: the header gives their number, ``path`` their names."""
     count = fields.get("split.count", 1)
     if type(count) is not int or count <= 1:
         return [path]
@@ -162,7 +164,7 @@ def _parts(path: Path, fields: Mapping[str, Any]) -> list[Path]:
 
 
 def _check_split(headers: Sequence[Mapping[str, Any]], paths: Sequence[Path], count: int) -> None:
-    """Refuse files that only bear the names of one set's parts."""
+    """Refuse files that are named like one set but do not belong together."""
     total = headers[0].get("split.tensors.count", count)
     places = [fields.get("split.no", place) for place, fields in enumerate(headers)]
     if total != count or places != list(range(len(paths))):
@@ -174,9 +176,9 @@ def _check_split(headers: Sequence[Mapping[str, Any]], paths: Sequence[Path], co
 
 
 def _ties(fields: Mapping[str, Any], entries: Mapping[str, _Entry]) -> bool | None:
-    """Whether the matrices are one: the format leaves a tied output matrix out.
+    """Whether the model ties its matrices: the format omits a tied output matrix.
 
-    Encoders leave it out, too; they say so by their pooling or their attention.
+    Encoders omit it, too; their fields give a pooling type or non-causal attention.
     """
     if "output.weight" in entries:
         return False
@@ -200,7 +202,7 @@ def _vocabulary(fields: Mapping[str, Any], label: str) -> int | None:
 
 
 def gguf_package(label: str) -> Any:  # noqa: ANN401
-    """Return the ``gguf`` package, or say in a ValueError how to get it for the file ``label``."""
+    """Return the ``gguf`` package; if it is missing, raise a ValueError that names ``label``."""
     try:
         return importlib.import_module("gguf")
     except ImportError as error:

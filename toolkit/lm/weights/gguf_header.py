@@ -1,7 +1,7 @@
-"""The header of a GGUF file, every field of it checked before it is used.
+"""Header of a GGUF file, with a check of every field before its use.
 
-It is walked here: the ``gguf`` package's own reader keeps each token of the vocabulary as several
-numpy arrays, which costs seconds and more memory than a matrix.
+The reader of the ``gguf`` package is not used: it keeps each token of the vocabulary as several
+numpy arrays, which takes seconds and more memory than a matrix.
 """
 
 import math
@@ -20,9 +20,9 @@ _STRING, _ARRAY = 8, 9
 _DEFAULT_ALIGNMENT = 32
 _DEEPEST_ARRAY = 4
 _MOST_DIMS = 4
-# Of one field and of one tensor: a name, a kind, and a value of one byte or a place.
+# Bytes of the smallest field (name, type, value of one byte) and tensor (name, type, offset).
 _SMALLEST_FIELD, _SMALLEST_INFO = 13, 24
-# Entries and bytes of one block of each type that is stored in blocks, by the type's number.
+# Entries and bytes of one block of each type, by the number of the type.
 BLOCKS: Mapping[int, tuple[int, int]] = MappingProxyType(
     {
         0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
@@ -36,12 +36,12 @@ BLOCKS: Mapping[int, tuple[int, int]] = MappingProxyType(
 
 
 class TensorInfo(NamedTuple):
-    """Where a tensor lies.
+    """Type, shape and place of a tensor.
 
     Attributes:
         kind: Number of its type.
         shape: Its shape, rows first.
-        start: Its first byte in the file.
+        start: Offset of its first byte in the file.
     """
 
     kind: int
@@ -50,13 +50,13 @@ class TensorInfo(NamedTuple):
 
 
 def read_header(reader: CountedReader) -> tuple[dict[str, Any], dict[str, TensorInfo]]:
-    """Return the fields and the tensors that a file holds; strings stay bytes.
+    """Return the fields and the tensors of a file; strings stay bytes.
 
     Args:
         reader: The file, opened at its beginning.
 
     Raises:
-        ValueError: If a field cannot be right; the message names it.
+        ValueError: If a field is invalid; the message names the field.
     """
     if reader.read(4) != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -78,7 +78,7 @@ def read_header(reader: CountedReader) -> tuple[dict[str, Any], dict[str, Tensor
 
 
 def num_bytes(kind: int, shape: tuple[int, ...]) -> int | None:
-    """Return the bytes that a tensor takes, None for a type that is not known here.
+    """Return the size of a tensor in bytes, None for an unknown type.
 
     Raises:
         ValueError: If its rows are not whole blocks of the type.
@@ -104,7 +104,7 @@ def _tensor_info(reader: CountedReader, index: int) -> tuple[str, TensorInfo]:
     (num_dims,) = _unpack(reader, "I", label)
     if num_dims > _MOST_DIMS:
         raise ValueError(f"{label} has {num_dims} dimensions")
-    # The format counts dimensions from the fastest.
+    # The format lists the fastest dimension first.
     shape = _unpack(reader, f"{num_dims}Q", label)[::-1]
     kind, offset = _unpack(reader, "IQ", label)
     return name, TensorInfo(kind, shape, offset)
@@ -113,14 +113,14 @@ def _tensor_info(reader: CountedReader, index: int) -> tuple[str, TensorInfo]:
 def _placed(
     infos: list[tuple[str, TensorInfo]], data_start: int, alignment: int, size: int | None
 ) -> dict[str, TensorInfo]:
-    """Return the tensors by name, their places counted from the file's beginning.
+    """Return the tensors by name, with offsets from the beginning of the file.
 
-    As the format wants it, one follows the other without overlap or hole, whatever is padded.
+    The format requires that tensors follow each other without overlap or gap, except padding.
     """
-    found: dict[str, TensorInfo] = {}
+    placed: dict[str, TensorInfo] = {}
     expected: int | None = 0
     for name, info in infos:
-        if name in found:
+        if name in placed:
             raise ValueError(f"the tensor {name} stands there twice")
         if info.start != expected and (expected is not None or info.start % alignment):
             raise ValueError(f"the tensor {name} has offset {info.start}, not {expected}")
@@ -132,8 +132,8 @@ def _placed(
         if size is not None and data_start + end > size:
             raise ValueError(f"it ends inside {name}")
         expected = None if length is None else -(-end // alignment) * alignment
-        found[name] = info._replace(start=data_start + info.start)
-    return found
+        placed[name] = info._replace(start=data_start + info.start)
+    return placed
 
 
 def _value(reader: CountedReader, kind: int, key: str, *, depth: int = 0) -> Any:  # noqa: ANN401
@@ -169,7 +169,7 @@ def _string(reader: CountedReader, label: str) -> bytes:
 
 
 def _check_room(reader: CountedReader, number: int, least: int, label: str) -> None:
-    """Refuse what the rest of the file cannot hold, before anything is made of that size."""
+    """Refuse a number of items that the rest of the file cannot hold, before allocating them."""
     left = (reader.size or 0) - reader.tell()
     if number * least > left:
         raise ValueError(f"{label} is {number}, more than the remaining {left} bytes hold")

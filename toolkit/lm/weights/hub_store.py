@@ -1,4 +1,4 @@
-"""A repository on the Hub, of whose weights only the parts that are read are fetched."""
+"""A repository on the Hub; of the weights, only the needed parts are downloaded."""
 
 import importlib
 import io
@@ -6,15 +6,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 from toolkit.lm.hub import check_revision, hub_answer, is_offline
 from toolkit.lm.weights.stores import CountedRaw, CountedReader, Store, open_counted, plain_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# One request each; a lost connection repeats no more than this.
+# Bytes of one request: after a lost connection no more than this is repeated.
 _LARGEST_PART = 64 * 2**20
-# Holds most headers.
+# Larger than most headers.
 _BUFFER = 2**17
 _TIMEOUT = 30.0
 _WHOLE = re.compile(r"/(\d+)$")
@@ -22,24 +24,24 @@ _PART, _PAST_THE_END = 206, 416
 
 
 class HubRepository(Store):
-    """A repository on the Hugging Face Hub, at the commit its ``config.json`` came from.
+    """A repository on the Hugging Face Hub, at the commit of its ``config.json``.
 
-    Small files go through the Hub's cache. Weights are taken from there if they are in it, and
-    else read in parts. Offline, what is not cached does not exist.
+    Small files are downloaded into the Hub's cache. Weights are read from the cache if they are
+    in it, otherwise in parts from the Hub. Offline, only cached files exist.
 
     Args:
         name: Name of the repository.
         revision: Branch, tag or commit.
 
     Raises:
-        ValueError: If there is no such model or it cannot be reached.
+        ValueError: If the model does not exist or the Hub cannot be reached.
     """
 
     def __init__(self, name: str, revision: str = "main") -> None:
         check_revision(revision)
         self.label = name if revision == "main" else f"{name}@{revision}"
         self._name, self._revision = name, revision
-        self._found: set[str] = set()
+        self._existing: set[str] = set()
         config = self.path("config.json")
         if config is None:
             raise ValueError(
@@ -48,8 +50,8 @@ class HubRepository(Store):
             )
         self.commit = self._revision = config.parent.name
 
+    @override
     def path(self, name: str) -> Path | None:
-        """Download the file unless it is cached."""
         from huggingface_hub import hf_hub_download  # noqa: PLC0415
 
         name = plain_name(name)
@@ -58,18 +60,18 @@ class HubRepository(Store):
         )
         return None if path is None else Path(path)
 
+    @override
     def open(self, name: str) -> CountedReader | None:
-        """Open the cached file, or the one on the Hub for reading in parts."""
         cached = self._cached(name)
         if cached is not None:
             return open_counted(cached)
-        if name not in self._found and not self.holds(name):
+        if name not in self._existing and not self.holds(name):
             return None
-        self._found.add(name)
+        self._existing.add(name)
         return CountedReader(_HubFile(self._url(name), f"{self.label}/{name}"), _BUFFER)
 
+    @override
     def holds(self, name: str) -> bool:
-        """Whether the file is cached or on the Hub."""
         if self._cached(name) is not None:
             return True
         if is_offline():
@@ -92,7 +94,7 @@ class HubRepository(Store):
 
 
 class _HubFile(CountedRaw):
-    """A file on the Hub; each read is one range request, repeated by the Hub's client if lost."""
+    """A file on the Hub; each read is one range request, which the Hub's client may repeat."""
 
     def __init__(self, url: str, label: str) -> None:
         self._url, self._label, self._position = url, label, 0
@@ -104,7 +106,7 @@ class _HubFile(CountedRaw):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        # Nothing here measures from the end, whose place would cost a request.
+        # No caller seeks from the end of the file: its size would cost a request.
         self._position = offset + (self._position if whence == io.SEEK_CUR else 0)
         return self._position
 
@@ -123,14 +125,14 @@ class _HubFile(CountedRaw):
         client = importlib.import_module("huggingface_hub.utils")
         part = {"Range": f"bytes={start}-{start + length - 1}"}
 
-        def ask() -> Any:  # noqa: ANN401
+        def request() -> Any:  # noqa: ANN401
             headers = {**client.build_hf_headers(), **part}
             response = client.http_backoff("GET", self._url, headers=headers, timeout=_TIMEOUT)
             if response.status_code != _PAST_THE_END:
                 client.hf_raise_for_status(response)
             return response
 
-        response = hub_answer(self._label, ask)
+        response = hub_answer(self._label, request)
         if response is None or response.status_code == _PAST_THE_END:
             return b""
         if response.status_code != _PART:

@@ -1,4 +1,4 @@
-"""Under which names weight files keep the two embedding matrices, and whether they are one."""
+"""Names of the two embedding matrices in weight files, and whether a model ties them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,8 +9,8 @@ from toolkit.functional._checks import one_of
 
 Matrix = Literal["input", "output"]
 
-# The last part of the name; before it may stand any modules that are not numbered (a number means
-# a block): `model.`, `language_model.`, a LightningModule's own attribute, `_orig_mod.`, ...
+# The last part of the name. Names of modules without a number may precede it (a number means a
+# block): `model.`, `language_model.`, an attribute of a LightningModule, `_orig_mod.`, ...
 _KNOWN = MappingProxyType(
     {
         "input": (
@@ -31,8 +31,8 @@ _KNOWN = MappingProxyType(
 )
 _PACKED = ("qweight", "weight_packed", "weight.absmax", "SCB")
 _TEXT_PARTS = ("text_config", "llm_config", "language_config")
-_TIED_KEYS = ("tie_word_embeddings", "weight_tying")  # the second is OLMo's first code's
-# What the families' configuration classes say where a configuration is silent.
+_TIED_KEYS = ("tie_word_embeddings", "weight_tying")  # the second: OLMo's original code
+# Defaults of the families' configuration classes, for configurations without the key.
 UNTIED_BY_DEFAULT = frozenset(
     {"afmoe", "apertus", "arcee", "bamba", "bitnet", "codegen", "cwm", "dbrx", "deepseek_v2"}
     | {"deepseek_v3", "diffllama", "doge", "dots1", "exaone4", "falcon_h1", "flex_olmo", "glm"}
@@ -50,53 +50,54 @@ TIED_BY_DEFAULT = frozenset(
     | {"openai-gpt", "opt", "paligemma", "recurrent_gemma", "smollm3", "starcoder2"}
     | {"vaultgemma", "xglm", "zamba", "zamba2"}
 )
-# Classes of models without an output matrix: the bare model, and those that classify.
+# Classes of models without an output matrix: bare models and classifiers.
 _HEADLESS = re.compile(
     r"\w+?(?:(?<!LMHead)(?<!Heads)(?<!Chat)Model"
     r"|For\w*(?:Classification|MultipleChoice|QuestionAnswering))"
 )
 _NUMBERED = re.compile(r"(?:^|\.)\d+\.")
-# What torch.compile, sharding and data parallelism put between a module and its weights.
+# Wrappers that torch.compile, sharding and data parallelism add to the name of a weight.
 WRAPPED = re.compile(r"(?<![^.])(?:_orig_mod|_fsdp_wrapped_module|module)\.")
 _COMPILED = re.compile(r"(?<![^.])_orig_mod\.")
 
 
 def check_matrix(matrix: str) -> None:
-    """Raise a ValueError unless ``matrix`` is one of the two."""
+    """Raise a ValueError unless ``matrix`` is ``input`` or ``output``."""
     one_of("matrix", matrix, *get_args(Matrix))
 
 
 def names_of(matrix: Matrix, names: Iterable[str]) -> list[str]:
-    """Return those of ``names`` under which the matrix is known."""
+    """Return the ``names`` that are known names of the matrix."""
     return _matching(matrix, names, ("weight",))
 
 
 def packed_names_of(matrix: Matrix, names: Iterable[str]) -> list[str]:
-    """Return those of ``names`` that say the matrix is stored as packed integers."""
+    """Return the ``names`` that belong to the matrix and show storage as packed integers."""
     return _matching(matrix, names, _PACKED)
 
 
 def known_parts(matrix: Matrix) -> str:
-    """Return the known names, for messages."""
+    """Return the known names of the matrix as text for messages."""
     return ", ".join(_KNOWN[matrix])
 
 
 def is_outside_blocks(name: str) -> bool:
-    """Whether a weight belongs to no numbered part of the model."""
+    """Whether a weight lies outside the numbered blocks of the model."""
     return name.endswith("weight") and _NUMBERED.search(name) is None
 
 
 def without_wrappers(name: str) -> str:
-    """Return a weight's name as it is in the model itself, whatever the model is wrapped in."""
+    """Return the name of a weight without the names of wrappers around its module."""
     return WRAPPED.sub("", name)
 
 
 def rename_weights(state: dict[str, Any], names: Iterable[str]) -> None:
-    """Give weights, in place, the names that a module has whose parts may be compiled.
+    """Rename weights in place to the names of a module, of which parts may be compiled.
 
     Args:
-        state: Weights by name, from a module of which the same parts, others or none were compiled.
-        names: The module's own names; where they are none, no part counts as compiled.
+        state: Weights by name, from a module with the same, other or no compiled parts.
+        names: Names of the weights in the module. A weight that is not among them gets the name
+            that it has in an uncompiled module.
     """
     own = {_COMPILED.sub("", name): name for name in names}
     for name in list(state):
@@ -106,17 +107,17 @@ def rename_weights(state: dict[str, Any], names: Iterable[str]) -> None:
 
 
 def ties_matrices(config: Mapping[str, Any] | None) -> bool | None:
-    """Whether a model's two matrices are one by its ``config.json``, None if nothing says it.
+    """Whether a model ties its two matrices according to its ``config.json``; None if unknown.
 
-    The text part of a model for several media decides together with the whole: files of such
-    models say it in either place. Where nothing is said, the family's default counts.
+    A multimodal model may have the key in its text part or at the top level: both are read.
+    Without the key, the default of the family counts.
     """
     parts = _parts_of(config)
     if not parts or _is_headless(parts):
         return None
-    said = stated_ties(config)
-    if said is not None:
-        return said
+    stated = stated_ties(config)
+    if stated is not None:
+        return stated
     families = [part["model_type"] for part in parts if isinstance(part.get("model_type"), str)]
     if not families:
         return None
@@ -125,10 +126,10 @@ def ties_matrices(config: Mapping[str, Any] | None) -> bool | None:
 
 
 def stated_ties(config: Mapping[str, Any] | None) -> bool | None:
-    """Whether the two matrices are one by the words of a ``config.json``, None if it is silent."""
+    """Whether a ``config.json`` states that the matrices are tied; None if it has no such key."""
     values = (part.get(key) for part in _parts_of(config) for key in _TIED_KEYS)
-    said = [value for value in values if isinstance(value, bool)]
-    return any(said) if said else None
+    stated = [value for value in values if isinstance(value, bool)]
+    return any(stated) if stated else None
 
 
 def _parts_of(config: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -138,14 +139,14 @@ def _parts_of(config: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
 
 
 def _is_headless(parts: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether all classes that a configuration names are those of models without a head."""
-    named = [part["architectures"] for part in parts if isinstance(part.get("architectures"), list)]
-    classes = [str(one) for several in named for one in several]
+    """Whether all classes in ``architectures`` are classes of models without a head."""
+    lists = [part["architectures"] for part in parts if isinstance(part.get("architectures"), list)]
+    classes = [str(name) for names in lists for name in names]
     return bool(classes) and all(map(_HEADLESS.fullmatch, classes))
 
 
 def _matching(matrix: Matrix, names: Iterable[str], endings: Iterable[str]) -> list[str]:
-    # `output` alone is also what many a block calls its last layer.
+    # Without a prefix: `output` is also the name of the last layer inside many blocks.
     known = "|".join(part for part in _KNOWN[matrix] if part != "output")
     head = r"|(?:model\.)*output" if matrix == "output" else ""
     ending = "|".join(map(re.escape, endings))

@@ -1,4 +1,4 @@
-"""Single tensors out of pickled files, read so that nothing in them can run."""
+"""Single tensors of pickled files; no code in the files is run."""
 
 import pickle
 import re
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.lm.weights.files import (
     StoredWeights,
@@ -25,23 +26,23 @@ _WANTED = re.compile(r"GLOBAL (\S+)")
 
 
 class PickledWeights(StoredWeights[Tensor]):
-    """One or several files of ``torch.save``, mapped into memory where their format allows it.
+    """One or several files of ``torch.save``, mapped into memory if their format allows it.
 
     Args:
-        store: Where they lie.
+        store: The store of the files.
         files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If one of the named files is missing or holds anything but plain types and
-            tensors.
+        ValueError: If a file is missing, or holds objects other than plain types and tensors.
     """
 
+    @override
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a tensor."""
         return tuple(self._tensor(name).shape)
 
+    @override
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Return rows that are read from disk once they are used; all of them once checked."""
+        """Return rows, read from disk when used; for all rows, check the checksum first."""
         tensor = self._tensor(name)
         if (start, stop) == (0, len(tensor)):
             self._check(name, tensor)
@@ -49,14 +50,15 @@ class PickledWeights(StoredWeights[Tensor]):
         self.bytes_read += rows.nbytes
         return rows
 
+    @override
     def dtype_of(self, name: str) -> str:
-        """Return the tensor's dtype."""
         return dtype_name(self._tensor(name).dtype)
 
+    @override
     def same(self, first: str, second: str) -> bool:
-        """Whether two matrices are equal; one storage needs no reading."""
-        one, other = self._tensor(first), self._tensor(second)
-        shared = one.data_ptr() == other.data_ptr() and one.shape == other.shape
+        """Whether two matrices are equal; matrices in the same storage are not read."""
+        left, right = self._tensor(first), self._tensor(second)
+        shared = left.data_ptr() == right.data_ptr() and left.shape == right.shape
         return shared or super().same(first, second)
 
     def _tensor(self, name: str) -> Tensor:
@@ -84,14 +86,14 @@ class PickledWeights(StoredWeights[Tensor]):
         path = self._store.path(file)
         if path is None:
             raise ValueError(f"source: expected the file {file} in {self._store.label}, got none")
-        # The old format cannot be mapped.
+        # A file of the old format cannot be mapped and is read as a whole.
         self.bytes_read += 0 if is_zip(path) else path.stat().st_size
         return _state(load_plain(path), path)
 
 
 def open_pickled(store: Store) -> PickledWeights | None:
-    """Open the store's single file, else what its index names; None if it has neither."""
-    # As transformers does: an index may be left from earlier weights in the same folder.
+    """Open the single file of the store, or the files of its index; None without both."""
+    # Like transformers: an index may be left from earlier weights in the same folder.
     if store.holds(SINGLE):
         return PickledWeights(store, [SINGLE])
     index = store.json(INDEX)
@@ -101,22 +103,22 @@ def open_pickled(store: Store) -> PickledWeights | None:
 
 
 def open_pickled_file(store: Store, name: str) -> PickledWeights:
-    """Open one file, and with it the other parts of its set."""
+    """Open a file together with the other parts of its set."""
     return PickledWeights(store, files_of_part(store, name))
 
 
 def load_plain(path: Path) -> Any:  # noqa: ANN401
-    """Return the content of a file of ``torch.save``; nothing in it is run.
+    """Return the content of a file of ``torch.save``; no code in it is run.
 
     Tensors stay on disk until they are used, except in files of the old format, which cannot be
-    mapped. What is not a tensor's values is compared with the file's checksums.
+    mapped. All records except the values of tensors are compared with the checksums of the file.
 
     Args:
         path: The file.
 
     Raises:
-        ValueError: If it is no such file, is damaged, or holds anything but plain types and
-            tensors.
+        ValueError: If the file is not from ``torch.save``, is damaged, or holds objects other than
+            plain types and tensors.
     """
     mapped = is_zip(path)
     if mapped:

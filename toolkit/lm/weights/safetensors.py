@@ -1,4 +1,4 @@
-"""Single tensors out of safetensors files, by their own header and the index of their shards."""
+"""Single tensors of safetensors files, located by the header and the index of shards."""
 
 import json
 import math
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.lm.weights.files import (
     StoredWeights,
@@ -25,7 +26,7 @@ SINGLE = "model.safetensors"
 _DTYPES = MappingProxyType(
     {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 )
-# The format's own limit.
+# Limit of the format, in bytes.
 _LARGEST_HEADER = 100_000_000
 
 
@@ -40,35 +41,36 @@ class SafetensorsWeights(StoredWeights[_Entry]):
     """One or several safetensors files.
 
     Args:
-        store: Where they lie.
+        store: The store of the files.
         files: File of each tensor, or the names of all files.
 
     Raises:
-        ValueError: If one of the named files is missing or no safetensors file.
+        ValueError: If a file is missing or is not a safetensors file.
     """
 
+    @override
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape that the header gives."""
         return self._entry(name).shape
 
+    @override
     def rows(self, name: str, start: int, stop: int) -> Tensor:
-        """Read rows straight into a new tensor."""
+        """Read rows into a new tensor, without a second copy in memory."""
         entry = self._entry(name)
         row_bytes = math.prod(entry.shape[1:]) * _DTYPES[entry.dtype].itemsize
-        # The header has shown that the file can hold them.
+        # The check of the header has shown that the file is large enough for these rows.
         rows = torch.empty(stop - start, *entry.shape[1:], dtype=_DTYPES[entry.dtype])
-        # numpy knows no bfloat16.
+        # numpy has no bfloat16: the rows are filled as bytes.
         view = rows.view(-1).view(torch.uint8).numpy().data
         with self._open(self._files[name]) as reader:
             reader.seek(entry.start + start * row_bytes)
-            whole = reader.readinto(view) == len(view)
+            is_complete = reader.readinto(view) == len(view)
             self.bytes_read += reader.bytes_read
-        if not whole:
+        if not is_complete:
             raise _damaged(self._store, self._files[name], f"it ends inside {name}")
         return rows
 
+    @override
     def dtype_of(self, name: str) -> str:
-        """Return the tensor's dtype."""
         return dtype_name(_DTYPES[self._entry(name).dtype])
 
     def _entry(self, name: str) -> _Entry:
@@ -97,8 +99,8 @@ class SafetensorsWeights(StoredWeights[_Entry]):
 
 
 def open_safetensors(store: Store) -> SafetensorsWeights | None:
-    """Open the store's single file, else what its index names; None if it has neither."""
-    # As transformers does: an index may be left from earlier weights in the same folder.
+    """Open the single file of the store, or the files of its index; None without both."""
+    # Like transformers: an index may be left from earlier weights in the same folder.
     if store.holds(SINGLE):
         return SafetensorsWeights(store, [SINGLE])
     index = store.json(INDEX)
@@ -108,12 +110,12 @@ def open_safetensors(store: Store) -> SafetensorsWeights | None:
 
 
 def open_safetensors_file(store: Store, name: str) -> SafetensorsWeights:
-    """Open one file, and with it the other parts of its set."""
+    """Open a file together with the other parts of its set."""
     return SafetensorsWeights(store, files_of_part(store, name))
 
 
 def _entries(reader: CountedReader) -> dict[str, _Entry]:
-    """Return what the header says; a ValueError names the field that cannot be right."""
+    """Return the tensors in the header; a ValueError names the invalid field."""
     start = reader.read(8)
     length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
     if not 2 <= length <= _LARGEST_HEADER:
@@ -147,7 +149,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entry(name: str, value: object, data_start: int) -> _Entry:
-    """Return one tensor's entry; its place is counted from the file's beginning."""
+    """Return one tensor's entry; its offsets count from the beginning of the file."""
     label = shown_name(name)
     fields: Mapping[str, Any] = value if isinstance(value, dict) else {}
     dtype: Any = fields.get("dtype")
@@ -166,11 +168,11 @@ def _entry(name: str, value: object, data_start: int) -> _Entry:
 
 
 def _are_sizes(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
+    return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
 
 
 def _check_places(entries: Mapping[str, _Entry], data_start: int, size: int | None) -> None:
-    """Refuse tensors that overlap, leave holes or reach beyond the file, as the format does."""
+    """Refuse tensors that overlap, leave gaps or end beyond the file: the format forbids it."""
     end = data_start
     for name, entry in sorted(entries.items(), key=lambda item: item[1][2:]):
         if entry.start != end:

@@ -1,4 +1,4 @@
-"""Weights that are cut into several files, by the names of these files."""
+"""Weights in several files (shards), recognised by the names of the files."""
 
 import re
 
@@ -13,11 +13,12 @@ def whole_set(store: Store, name: str) -> list[str]:
     """Return the names of all parts of the set that ``name`` belongs to, in order.
 
     Args:
-        store: Where the file lies.
-        name: Its name; the only one in the result unless it reads ``x-00001-of-00002.y``.
+        store: The store of the file.
+        name: Name of the file. Unless it has the form ``x-00001-of-00002.y``, the result is this
+            name alone.
 
     Raises:
-        ValueError: If other parts of the set do not lie beside it.
+        ValueError: If the store lacks other parts of the set.
     """
     names = names_of_set(name)
     missing = [part for part in names if not store.holds(part)]
@@ -30,15 +31,15 @@ def whole_set(store: Store, name: str) -> list[str]:
 
 
 def names_of_set(name: str) -> list[str]:
-    """Return what the parts of a set are called, ``name`` alone if it is no part of one."""
+    """Return the names of all parts of a set, ``name`` alone if it is not a part of a set."""
     match = _PART.fullmatch(name)
     if match is None or not 1 <= int(match["number"]) <= int(match["total"]):
         return [name]
     numbers = range(1, int(match["total"]) + 1)
-    return [f"{match['stem']}-{one:05}-of-{match['total']}{match['suffix']}" for one in numbers]
+    return [f"{match['stem']}-{part:05}-of-{match['total']}{match['suffix']}" for part in numbers]
 
 
 def index_of_set(name: str) -> str | None:
-    """Return the name of the index that belongs to a part of a set, None if it is none."""
+    """Return the name of the index of a set of parts, None if ``name`` is not a part of a set."""
     match = _PART.fullmatch(name)
     return None if match is None else f"{match['stem']}{match['suffix']}.index.json"

@@ -1,4 +1,4 @@
-"""Where a model's files lie: a folder, or a repository on the Hub."""
+"""Stores of a model's files: a folder, or a repository on the Hub."""
 
 import io
 import json
@@ -7,20 +7,22 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import override
+
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 2**13
-# Of a file name, in file systems and so in a repository.
+# Largest length of a file name: file systems limit it, and so do repositories.
 _LONGEST_NAME = 200
 
 
 class CountedRaw(io.RawIOBase):
-    """What a `CountedReader` reads from.
+    """Unbuffered source of a `CountedReader`.
 
     Attributes:
         bytes_read: Bytes fetched until now.
-        size: Bytes of the whole file, None as long as nobody has said it.
+        size: Bytes of the whole file, None until the size is known.
     """
 
     bytes_read: int = 0
@@ -34,12 +36,12 @@ class CountedReader(io.BufferedReader):
 
     @property
     def bytes_read(self) -> int:
-        """Bytes fetched until now, what was buffered ahead included."""
+        """Bytes fetched until now, including bytes that were buffered ahead."""
         return self.raw.bytes_read
 
     @property
     def size(self) -> int | None:
-        """Bytes of the whole file, None if the Hub does not say it."""
+        """Bytes of the whole file, None if the Hub does not give the size."""
         return self.raw.size
 
 
@@ -47,7 +49,7 @@ class Store(ABC):
     """Files of one model by name.
 
     Attributes:
-        label: What to call it in messages.
+        label: Name of the model in messages.
         commit: Commit of a published repository, empty for a folder.
     """
 
@@ -56,21 +58,21 @@ class Store(ABC):
 
     @abstractmethod
     def path(self, name: str) -> Path | None:
-        """Return the whole file on disk, fetched if need be; None if there is none."""
+        """Return the whole file on disk, downloaded if needed; None if it does not exist."""
 
     @abstractmethod
     def open(self, name: str) -> CountedReader | None:
-        """Open a file without fetching the whole of it; None if there is none."""
+        """Open a file without downloading all of it; None if it does not exist."""
 
     @abstractmethod
     def holds(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
 
     def json(self, name: str) -> Any:  # noqa: ANN401
-        """Return the content of a JSON file, None if there is none.
+        """Return the content of a JSON file, None if the file does not exist.
 
         Raises:
-            ValueError: If the file is no JSON.
+            ValueError: If the file is not valid JSON.
         """
         path = self.path(name)
         if path is None:
@@ -86,25 +88,25 @@ class Folder(Store):
 
     Args:
         folder: The folder.
-        label: What to call it in messages, by default its path.
+        label: Name of the model in messages, by default the path of the folder.
     """
 
     def __init__(self, folder: Path, label: str = "") -> None:
         self.folder = folder
         self.label = label or str(folder)
 
+    @override
     def path(self, name: str) -> Path | None:
-        """Return the file's path."""
         path = self.folder / plain_name(name)
         return path if path.is_file() else None
 
+    @override
     def open(self, name: str) -> CountedReader | None:
-        """Open the file."""
         path = self.path(name)
         return None if path is None else open_counted(path)
 
+    @override
     def holds(self, name: str) -> bool:
-        """Whether the file exists."""
         return self.path(name) is not None
 
 
@@ -127,9 +129,9 @@ def plain_name(name: str, *, index: str = "the index") -> str:
 
     Args:
         name: The name of a file.
-        index: What names the file.
+        index: Label of the index that names the file, for the message.
     """
-    # An index file names its shards, and could name anything.
+    # An index file cannot be trusted: a path in it could point out of the folder.
     plain = Path(name).name == name and "\\" not in name and name.isprintable()
     if not plain or not 0 < len(name) <= _LONGEST_NAME:
         raise ValueError(f"source: expected a plain file name in {index}, got {name[:99]!r}")

@@ -1,4 +1,4 @@
-"""How many rows of an embedding a tokenizer can reach: one rule for its files and for itself."""
+"""Number of embedding rows that a tokenizer reaches, by its files or by itself."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def reached_rows(names: Mapping[int, str]) -> int:
-    """Return the largest token id plus one; it may exceed the rows that a model has.
+    """Return the largest token id plus one; it may exceed the number of rows of the model.
 
-    It is not the number of tokens, which is smaller where ids have gaps. Tokens ``[PAD<id>]`` at
-    the end do not count: converters to GGUF write them to fill the rows up.
+    The number of tokens is smaller if the ids have gaps. Tokens ``[PAD<id>]`` at the end do not
+    count: converters to GGUF add them until every row has a token.
 
     Args:
         names: Token of each id.
@@ -30,17 +30,18 @@ def tokenizer_rows(tokenizer: "PreTrainedTokenizerBase") -> int:
 
 
 def vocabulary_size(store: Store) -> int | None:
-    """Return what `tokenizer_rows` gives for the model's tokenizer, by its files alone.
+    """Return the value of `tokenizer_rows` from the files of the tokenizer alone.
 
     Args:
-        store: Where the model's files lie; asked for ``tokenizer.json``, else for ``vocab.json``,
-            and for what ``added_tokens.json`` and ``tokenizer_config.json`` add.
+        store: The store of the model's files. ``tokenizer.json`` is read or, without it,
+            ``vocab.json``, and the additional tokens in ``added_tokens.json`` and
+            ``tokenizer_config.json``.
 
     Returns:
-        The number, None if there is no such file.
+        The number, None without ``tokenizer.json`` and ``vocab.json``.
 
     Raises:
-        ValueError: If a file has another form.
+        ValueError: If a file has an unexpected form.
     """
     file, content = "tokenizer.json", store.json("tokenizer.json")
     if content is None:
@@ -52,7 +53,7 @@ def vocabulary_size(store: Store) -> int | None:
         names = listed(content, store)
         if not all(type(index) is int and index >= 0 for index in names):
             raise ValueError("an id is no number from 0 on")  # noqa: TRY301
-        # Tokens that no file gives an id get the next ones.
+        # Tokens without an id in the files get the next free ids.
         return reached_rows(names) + len(set(_added(store)) - set(names.values()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
@@ -62,7 +63,7 @@ def vocabulary_size(store: Store) -> int | None:
 
 
 def _names_of_tokenizer(content: Any, store: Store) -> dict[int, str]:  # noqa: ANN401
-    del store  # what stands elsewhere is known by name alone
+    del store  # the other files give these tokens without ids
     vocabulary = content["model"]["vocab"]
     if isinstance(vocabulary, list):
         # Unigram models list their tokens in the order of ids.
@@ -83,7 +84,7 @@ def _by_id(vocabulary: Mapping[str, int]) -> dict[int, str]:
 
 
 def _added(store: Store) -> Iterator[str]:
-    """Names of the tokens that stand beside the vocabulary."""
+    """Yield the names of tokens that are added to the vocabulary."""
     config = store.json("tokenizer_config.json") or {}
     yield from store.json("added_tokens.json") or {}
     given = [value for key, value in config.items() if key.endswith("_token")]

@@ -1,4 +1,4 @@
-"""The checksums that ``torch.save`` writes and ``torch.load`` does not look at."""
+"""Checksums in files of ``torch.save``, which ``torch.load`` ignores."""
 
 import zipfile
 import zlib
@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-# Where torch keeps the values of tensors inside a file.
+# Folder of the values of tensors inside a file of torch.save.
 _VALUES = "/data/"
 _BYTES_AT_ONCE = 2**20
 
 
 def is_zip(path: Path) -> bool:
-    """Whether a file is one of ``torch.save``'s zip files; older formats are not.
+    """Whether a file is a zip file of ``torch.save``; files of older formats are not.
 
     Args:
         path: The file.
@@ -29,11 +29,11 @@ def is_zip(path: Path) -> bool:
 
 
 def check_file(path: Path, *, argument: str = "source") -> None:
-    """Compare a whole file of ``torch.save`` with its checksums, if it has any.
+    """Compare all records of a file of ``torch.save`` with its checksums, if it has any.
 
     Args:
-        path: The file. One of the format before the zip files has no checksums.
-        argument: What the message begins with.
+        path: The file. Files of the older format, before the zip files, have no checksums.
+        argument: Argument name at the beginning of the message.
 
     Raises:
         ValueError: If it is damaged.
@@ -43,7 +43,7 @@ def check_file(path: Path, *, argument: str = "source") -> None:
 
 
 def check_records(path: Path) -> None:
-    """Compare all of a zip file but the values of its tensors with its checksums.
+    """Compare all records of a zip file except tensor values with its checksums.
 
     Args:
         path: The file.
@@ -59,16 +59,17 @@ def check_storage(path: Path, name: str, tensor: Tensor) -> None:
 
     Args:
         path: The file.
-        name: What to call the tensor.
+        name: Name of the tensor in the message.
         tensor: The tensor, mapped from the file.
 
     Raises:
-        ValueError: If no record of its length has its checksum.
+        ValueError: If no record of the same length has the checksum of the values.
     """
     storage = tensor.untyped_storage()
-    records = [one for one in _records(path) if one.file_size == storage.nbytes()]
+    records = [record for record in _records(path) if record.file_size == storage.nbytes()]
     values = torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data
-    if _have_checksums(_records(path)) and zlib.crc32(values) not in {one.CRC for one in records}:
+    checksums = {record.CRC for record in records}
+    if _have_checksums(_records(path)) and zlib.crc32(values) not in checksums:
         raise _damaged(path, f"the values of {name} do not fit their checksum")
 
 
@@ -86,7 +87,7 @@ def _check(path: Path, wanted: Callable[[str], bool], *, argument: str = "source
 
 
 def _read_through(file: zipfile.ZipFile, record: zipfile.ZipInfo) -> None:
-    """Read a record to its end, where its checksum is compared."""
+    """Read a record to its end: there the zip reader compares the checksum."""
     with file.open(record) as content:
         while content.read(_BYTES_AT_ONCE):
             pass
