@@ -19,7 +19,7 @@ class OpenedModel(NamedTuple):
 
     Attributes:
         model: The model, on the CPU, in eval mode.
-        tokenizer: Its tokenizer, None where the checkpoint has none.
+        tokenizer: Its tokenizer, None if the checkpoint has none.
     """
 
     model: "PreTrainedModel"
@@ -27,11 +27,11 @@ class OpenedModel(NamedTuple):
 
 
 class RemoteFile(NamedTuple):
-    """A file that a checkpoint needs and that is not on this machine yet.
+    """A file of a checkpoint that is not on this machine yet.
 
     Attributes:
-        path: Where it will lie once it is fetched.
-        size: Bytes.
+        path: Path of the file after the download.
+        size: Size in bytes.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class RemoteFile(NamedTuple):
 
 
 class MissingCheckpointError(ValueError):
-    """A published checkpoint that is not there, or without its weights."""
+    """A published checkpoint does not exist, or lacks its weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class Checkpoint(ABC):
 
     Attributes:
         name: Name of the model; all checkpoints of a curve share it.
-        step: Optimiser updates behind the weights.
-        revision: Revision of a published checkpoint, empty elsewhere.
-        commit: Commit of that revision, which fixes the content; empty elsewhere.
+        step: Number of optimiser updates behind the weights.
+        revision: Revision of a published checkpoint, empty for others.
+        commit: Commit of the revision, which fixes the content; empty for others.
     """
 
     name: str
@@ -65,56 +65,56 @@ class Checkpoint(ABC):
 
     @property
     def label(self) -> str:
-        """What to call it in messages."""
+        """Label of the checkpoint in messages."""
         return f"{self.name}@{self.revision}" if self.revision else f"{self.name}, step {self.step}"
 
     @property
     def cache_folder(self) -> Path | None:
-        """Where `fetch` puts the files, None where there is nothing to fetch."""
+        """Folder into which `fetch` downloads, None if there is nothing to download."""
         return None
 
     def missing(self) -> list[RemoteFile]:
-        """Return what `fetch` would have to download.
+        """Return the files that `fetch` has to download.
 
         Raises:
-            MissingCheckpointError: If the checkpoint is not there, or without its weights.
-            ValueError: If the Hub gives no answer, or the weights are of a kind not allowed.
+            MissingCheckpointError: If the checkpoint does not exist, or lacks its weights.
+            ValueError: If the Hub does not answer, or the kind of weights is not allowed.
         """
         return []
 
-    def fetch(self, files: Iterable[RemoteFile]) -> None:  # noqa: B027 - most are here already
-        """Download those files.
+    def fetch(self, files: Iterable[RemoteFile]) -> None:  # noqa: B027 - local checkpoints need no download
+        """Download the files.
 
         Raises:
-            ValueError: If one cannot be had.
+            ValueError: If a file cannot be downloaded.
         """
 
     @abstractmethod
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
-        """Load the model, its weights as ``dtype``; no code of the checkpoint is run.
+        """Load the model with weights of type ``dtype``; no code of the checkpoint is run.
 
         Raises:
-            ValueError: If it cannot be loaded; the message says why.
+            ValueError: If the model cannot be loaded; the message gives the reason.
         """
 
 
 class Series(ABC):
-    """Checkpoints to be measured one after the other."""
+    """Checkpoints that are measured one after another."""
 
     @abstractmethod
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints, those of one model together and in rising order of steps.
+        """Return the checkpoints, grouped by model and in rising order of steps.
 
         Raises:
-            ValueError: If there are none, or two of them claim the same step of a model.
+            ValueError: If there are none, or two of them have the same step of a model.
         """
 
 
 def in_order(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Return them by step, models in the order in which they come first.
+    """Return the checkpoints by step, grouped by model; models keep the order of appearance.
 
     Raises:
-        ValueError: If two of them claim the same step of a model.
+        ValueError: If two checkpoints have the same step of a model.
     """
     models: dict[str, dict[int, Checkpoint]] = {}
     for checkpoint in checkpoints:
@@ -130,13 +130,13 @@ def in_order(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
 
 
 def joined(series: "Series | Sequence[Series]") -> list[Checkpoint]:
-    """Return the checkpoints of one or several series, none of them twice.
+    """Return the checkpoints of one or several series in one list.
 
     Raises:
-        ValueError: If there are none, or two of them claim the same step of a model.
+        ValueError: If there are none, or two checkpoints have the same step of a model.
     """
-    several = [series] if isinstance(series, Series) else series
-    return in_order(checkpoint for one in several for checkpoint in one.checkpoints())
+    parts = [series] if isinstance(series, Series) else series
+    return in_order(checkpoint for part in parts for checkpoint in part.checkpoints())
 
 
 def _place(checkpoint: Checkpoint) -> str:

@@ -1,4 +1,4 @@
-"""Download the next checkpoint while this one is measured, within a limit on the disk."""
+"""Download of the next checkpoint during the measurement, within a limit of disk space."""
 
 import threading
 from collections.abc import Generator, Sequence
@@ -12,11 +12,11 @@ _GIGABYTE = 10**9
 
 
 class Fetched(NamedTuple):
-    """A checkpoint whose turn it is.
+    """A checkpoint after its download.
 
     Attributes:
         checkpoint: The checkpoint.
-        error: Why it could not be fetched, None if all of it is here.
+        error: Error of the download, None if all files are on this machine.
     """
 
     checkpoint: Checkpoint
@@ -26,18 +26,18 @@ class Fetched(NamedTuple):
 def fetch_ahead(
     checkpoints: Sequence[Checkpoint], *, record: Path, max_disk_gb: float | None = None
 ) -> Generator[Fetched, None, None]:
-    """Return the checkpoints one after the other, each once it is on this machine.
+    """Yield the checkpoints one after another, each after its download.
 
-    While the caller uses one, the next is downloaded in the background; what goes wrong there
-    comes with the checkpoint that it is about. With ``max_disk_gb`` those that the caller is done
-    with are removed from the Hub's cache when room is needed, as far as this function, now or
-    before it was killed, has put them there.
+    While the caller uses a checkpoint, the next is downloaded in the background. An error of a
+    download comes with its checkpoint. With ``max_disk_gb``, used checkpoints are deleted from
+    the Hub's cache when space is needed. Only files that this function has downloaded are
+    deleted; files of an earlier, killed run with the same ``record`` count, too.
 
     Args:
-        checkpoints: Checkpoints in the order in which they are wanted.
-        record: File that lists what has been downloaded.
-        max_disk_gb: Largest size of all that is downloaded, in units of 10^9 bytes; None for no
-            limit, and then nothing is removed.
+        checkpoints: Checkpoints in the order of their use.
+        record: File that lists the downloads.
+        max_disk_gb: Largest total size of the downloads, in units of 10^9 bytes. With None there
+            is no limit, and nothing is deleted.
 
     Raises:
         ValueError: If ``max_disk_gb`` is not positive.
@@ -59,29 +59,29 @@ def fetch_ahead(
 
 
 class _Disk:
-    """What has been downloaded, what of it is in use, and how much there may be."""
+    """Disk space of the downloads: files, checkpoints in use, and limit."""
 
     def __init__(self, record: Path, limit: int | None) -> None:
         self._files = FetchedFiles(record)
         self._limit = limit
-        # Two revisions may be one commit.
+        # A list, not a set: two revisions may be the same commit.
         self._in_use: list[Path | None] = []
         self._changed = threading.Condition()
         self._closed = False
 
     def use(self, checkpoint: Checkpoint) -> None:
-        """Keep what there is of a checkpoint until it is released."""
+        """Keep the files of a checkpoint until it is released."""
         with self._changed:
             self._in_use.append(checkpoint.cache_folder)
 
     def release(self, checkpoint: Checkpoint) -> None:
-        """Note that a checkpoint is not in use any more."""
+        """Note that a checkpoint is no longer in use."""
         with self._changed:
             self._in_use.remove(checkpoint.cache_folder)
             self._changed.notify_all()
 
     def reserve(self, checkpoint: Checkpoint, files: Sequence[RemoteFile]) -> bool:
-        """Note the files once there is room for them; False if nobody wants them any more."""
+        """Reserve disk space for the files; return False if the walk was closed meanwhile."""
         size = sum(file.size for file in files)
         if self._limit is not None and size > self._limit:
             raise ValueError(
@@ -95,7 +95,7 @@ class _Disk:
             return not self._closed
 
     def close(self) -> None:
-        """Wake up who waits for room that nobody will make."""
+        """Stop waiting for disk space: the walk has ended."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -112,7 +112,7 @@ class _Disk:
 
 
 class _Download:
-    """One checkpoint's download in a thread that no exit waits for: Ctrl-C ends it, too."""
+    """Download of one checkpoint in a daemon thread, so that Ctrl-C ends it, too."""
 
     def __init__(self, checkpoint: Checkpoint, disk: _Disk) -> None:
         self.checkpoint = checkpoint
@@ -121,14 +121,14 @@ class _Download:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, unless it has begun."""
+        """Start the download, unless it is already started."""
         if self._thread is None:
             self._disk.use(self.checkpoint)
             self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
 
     def result(self) -> Exception | None:
-        """Wait for the end and return what went wrong."""
+        """Wait for the end of the download and return its error, if any."""
         if self._thread is not None:
             self._thread.join()
         return self._error
@@ -138,5 +138,5 @@ class _Download:
             files = self.checkpoint.missing()
             if files and self._disk.reserve(self.checkpoint, files):
                 self.checkpoint.fetch(files)
-        except Exception as error:  # noqa: BLE001 - it is raised where the checkpoint is used
+        except Exception as error:  # noqa: BLE001 - the caller gets it with the checkpoint
             self._error = error

@@ -1,7 +1,7 @@
-"""Which files a walk has put into the Hub's cache, so that it can take away its own, and no other.
+"""List of the files that a walk has downloaded into the Hub's cache: only these may be deleted.
 
-The list is kept on disk and written before a download begins: a walk that was killed still knows
-what it has fetched.
+The list is on disk and is written before a download begins, so that it is complete even after the
+walk was killed.
 """
 
 import importlib
@@ -17,7 +17,7 @@ class FetchedFiles:
     """Files that a walk has downloaded, by the folder of their checkpoint in the Hub's cache.
 
     Args:
-        record: Where the list is kept.
+        record: File of the list.
     """
 
     def __init__(self, record: Path) -> None:
@@ -28,17 +28,17 @@ class FetchedFiles:
 
     @property
     def folders(self) -> list[Path]:
-        """Folders in which there are such files, the earliest first."""
+        """Folders with downloaded files, the earliest download first."""
         return [Path(folder) for folder in self._names]
 
     def size(self) -> int:
-        """Return the bytes that the files take, a file under several names once."""
+        """Return the size of all files in bytes; a file with several names counts once."""
         files = (Path(folder, name) for folder, names in self._names.items() for name in names)
         sizes = {path.resolve(): path.stat().st_size for path in files if path.exists()}
         return sum(sizes.values())
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Note files that are about to be downloaded."""
+        """Add files to the list before their download."""
         for path in paths:
             names = self._names.setdefault(str(path.parent), [])
             if path.name not in names:
@@ -46,7 +46,7 @@ class FetchedFiles:
         self._write()
 
     def drop(self, folder: Path) -> None:
-        """Remove the files of one checkpoint, unless another revision in the cache shares them."""
+        """Delete the files of one checkpoint, except files that another revision shares."""
         for name in self._names.get(str(folder), ()):
             _remove(folder / name)
         if folder.is_dir() and not any(folder.iterdir()):
@@ -59,7 +59,7 @@ class FetchedFiles:
 
 
 def _read(record: Path) -> dict[str, list[str]]:
-    """Return the list, without what is no snapshot in the present cache: it will be removed."""
+    """Return the list; leave out folders that are not snapshots of this cache, for safety."""
     constants: Any = importlib.import_module("huggingface_hub.constants")
     cache = Path(constants.HF_HUB_CACHE)
     names: dict[str, list[str]] = json.loads(record.read_bytes())
@@ -75,7 +75,7 @@ def _read(record: Path) -> dict[str, list[str]]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file of a revision, and its content unless another revision has it, too.
+    """Delete a file of a revision, and its content unless another revision shares it.
 
     Content outside the repository in the cache, to which a link of the user may lead, stays.
     """

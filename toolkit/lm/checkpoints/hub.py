@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from typing_extensions import override
 
 from toolkit.functional._checks import flag, shown, shown_list, valid_text
 from toolkit.lm.checkpoints import hub_files as _hub_files
@@ -35,42 +36,42 @@ _SHOWN = 6
 class HubCheckpoint(Checkpoint):
     """A revision of a repository on the Hub; ``name`` is the repository.
 
-    Its files go through the Hub's own cache. Offline, what is not cached does not exist.
+    Its files are downloaded into the Hub's own cache. Offline, only cached files exist.
 
     Attributes:
         allow_pickle: Whether to load pickled weights where there are no safetensors.
-        strict: Whether a walk ends where the revision turns out to be missing or incomplete.
+        strict: Whether a walk ends if the revision turns out to be missing or incomplete.
     """
 
     allow_pickle: bool = False
     strict: bool = True
 
     @property
+    @override
     def cache_folder(self) -> Path:
-        """The commit's folder in the Hub's cache."""
         return repository_cache(self.name) / "snapshots" / self.commit
 
+    @override
     def missing(self) -> list[RemoteFile]:
-        """Return the files that are not in the Hub's cache."""
         sizes = _hub_files.file_sizes(self.name, self.commit)
         needed = _hub_files.needed_files(sizes, self.label, allow_pickle=self.allow_pickle)
         paths = ((self.cache_folder / name, name) for name in needed)
         return [RemoteFile(path, sizes[name]) for path, name in paths if not path.is_file()]
 
+    @override
     def fetch(self, files: Iterable[RemoteFile]) -> None:
-        """Download those files into the Hub's cache."""
         for file in files:
-            # Asking by name also tells the cache which commit the name stands for.
+            # A download by the name of the revision also stores its commit in the cache.
             by_name = file.path.name == _hub_files.CONFIG
-            found = self._download(file.path.name, self.revision if by_name else self.commit)
-            if found is None or found.parent.name != self.commit:
+            path = self._download(file.path.name, self.revision if by_name else self.commit)
+            if path is None or path.parent.name != self.commit:
                 raise ValueError(
                     f"revision: expected {self.label} at commit {self.commit}, but it has moved; "
                     "start again"
                 )
 
+    @override
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
-        """Load the model from the Hub's cache."""
         from toolkit.lm.checkpoints.loading import load_folder  # noqa: PLC0415
 
         return load_folder(
@@ -89,16 +90,17 @@ class HubRevisions(Series):
 
     Args:
         repo: Name of the repository.
-        steps: ``log`` for those nearest to 0, 1, 2, 4, ..., 512, 1000, 2000, 4000, ... and the
-            last one; ``all``; ``pythia`` for its 154 steps; ``FIRST:LAST:EVERY``; or a list.
-        pattern: Regular expression that the name of a revision matches as a whole, with one group
-            for the step; for OLMo ``stage1-step(\d+)-tokens\d+B``.
-        strict: Whether a step that is asked for and is not there, or not whole, is an error rather
-            than one warning.
+        steps: ``log`` for the steps nearest to 0, 1, 2, 4, ..., 512, 1000, 2000, 4000, ... and
+            the last step; ``all``; ``pythia`` for the 154 steps of Pythia; ``FIRST:LAST:EVERY``;
+            or a list.
+        pattern: Regular expression for the whole name of a revision, with one group for the step;
+            for OLMo ``stage1-step(\d+)-tokens\d+B``.
+        strict: Whether a selected step that is missing or incomplete is an error instead of a
+            warning.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
-        ValueError: If an argument is none of these.
+        ValueError: If an argument has another value.
     """
 
     def __init__(
@@ -125,8 +127,9 @@ class HubRevisions(Series):
         self.strict = flag("strict", strict)
         self.allow_pickle = flag("allow_pickle", allow_pickle)
 
+    @override
     def checkpoints(self) -> list[Checkpoint]:
-        """Ask the Hub for its revisions, offline the cache, and return those that are wanted."""
+        """Return the selected revisions; offline, select among the cached revisions."""
         references = _hub_files.references(self.repo)
         published = in_order(self._published(references))
         if not published:
@@ -140,10 +143,10 @@ class HubRevisions(Series):
         absent = [step for step in wanted if step not in available]
         if absent:
             self._report(absent)
-        found = [available[step] for step in wanted if step in available]
-        if not found:
+        chosen = [available[step] for step in wanted if step in available]
+        if not chosen:
             raise ValueError(f"steps: expected steps that {self.repo} has, got {self.steps}")
-        return found
+        return chosen
 
     def _published(self, references: Mapping[str, str]) -> Iterable[Checkpoint]:
         for name, commit in references.items():
@@ -173,10 +176,10 @@ class HubRevisions(Series):
 
 
 def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpoint:
-    """Return the checkpoint ``repository`` or ``repository@revision``, by default ``main``.
+    """Return the checkpoint ``repository@revision``; without a revision, ``main``.
 
     Raises:
-        ValueError: If there is no such model or revision, or the Hub cannot be reached.
+        ValueError: If the model or revision does not exist, or the Hub cannot be reached.
     """
     repo, _, revision = valid_text("name", name).partition("@")
     revision = revision or "main"

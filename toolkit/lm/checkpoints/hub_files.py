@@ -1,4 +1,4 @@
-"""What a checkpoint on the Hub consists of, and what of it the cache on this machine holds."""
+"""Files of a checkpoint on the Hub, and the cached files among them."""
 
 import re
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ _PICKLED = re.compile(r"pytorch_model(?:-\d+-of-(\d+))?\.bin")
 
 
 def references(repo: str) -> dict[str, str]:
-    """Return the commit of each branch and tag; offline, of those in the cache.
+    """Return the commit of each branch and tag; offline, of each cached branch and tag.
 
     Raises:
-        ValueError: If there is no such model or it cannot be reached; the message says what to do.
+        ValueError: If the model does not exist or cannot be reached; the message says what to do.
     """
     if is_offline():
         return _cached_references(repo)
@@ -30,7 +30,7 @@ def references(repo: str) -> dict[str, str]:
 
 
 def file_sizes(repo: str, commit: str) -> dict[str, int]:
-    """Return the bytes of each file of a commit; offline, of those in the cache."""
+    """Return the size in bytes of each file of a commit; offline, of each cached file."""
     if is_offline():
         folder = repository_cache(repo) / "snapshots" / commit
         return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
@@ -38,24 +38,24 @@ def file_sizes(repo: str, commit: str) -> dict[str, int]:
 
     label = f"{repo}@{commit}"
 
-    def ask() -> Any:  # noqa: ANN401
+    def request() -> Any:  # noqa: ANN401
         try:
             return HfApi().model_info(repo, revision=commit, files_metadata=True)
         except errors.RevisionNotFoundError:
             return None
 
-    info = hub_answer(label, ask)
+    info = hub_answer(label, request)
     if info is None:
         raise MissingCheckpointError(f"revision: expected one of the model's, got {label}")
     return {file.rfilename: file.size or 0 for file in info.siblings or ()}
 
 
 def needed_files(names: Iterable[str], label: str, *, allow_pickle: bool) -> list[str]:
-    """Return the files that make a model and its tokenizer: safetensors rather than pickles.
+    """Return the files of a model and its tokenizer; safetensors are preferred to pickles.
 
     Raises:
-        MissingCheckpointError: If there are no weights, or not all parts of them.
-        ValueError: If there are pickled weights alone and they are not allowed.
+        MissingCheckpointError: If the weights or some parts of them are missing.
+        ValueError: If there are only pickled weights and they are not allowed.
     """
     names = sorted(names)
     weights, pickles = _weights(names, _SAFE), _weights(names, _PICKLED)
@@ -77,25 +77,25 @@ def needed_files(names: Iterable[str], label: str, *, allow_pickle: bool) -> lis
 
 def _cached_references(repo: str) -> dict[str, str]:
     cache = repository_cache(repo)
-    found = {
+    commits = {
         path.relative_to(cache / "refs").as_posix(): path.read_text().strip()
         for path in sorted((cache / "refs").rglob("*"))
         if path.is_file()
     }
-    found = {name: c for name, c in found.items() if (cache / "snapshots" / c).is_dir()}
-    if not found:
+    commits = {name: c for name, c in commits.items() if (cache / "snapshots" / c).is_dir()}
+    if not commits:
         raise ValueError(
             f"repo: expected a model in the cache, got {repo}, which is not; "
             "unset HF_HUB_OFFLINE or give a local folder"
         )
-    return found
+    return commits
 
 
 def _weights(names: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return the single file of weights, else its parts."""
+    """Return the single file of weights if it exists, otherwise all parts."""
     matches = [match for name in names if (match := pattern.fullmatch(name))]
-    whole = [match[0] for match in matches if match[1] is None]
-    return whole or [match[0] for match in matches]
+    single = [match[0] for match in matches if match[1] is None]
+    return single or [match[0] for match in matches]
 
 
 def _check_parts(weights: list[str], label: str) -> None:

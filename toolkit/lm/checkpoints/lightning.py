@@ -1,4 +1,4 @@
-"""Checkpoints that the toolkit's own runs have saved."""
+"""Lightning checkpoints of the toolkit's own runs."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from toolkit.functional._checks import optional, strings, valid_text
 from toolkit.lm.checkpoints.base import Checkpoint, OpenedModel, Series, in_order
@@ -17,7 +18,7 @@ from toolkit.lm.weights.pickled import load_plain
 from toolkit.lm.weights.zip_checksums import check_file
 
 _PREFIX = "model."
-# Lightning numbers a second file of the name.
+# Lightning adds a number to a second file of the same name.
 _LAST = re.compile(r"last(?:-v\d+)?\.ckpt")
 
 
@@ -27,14 +28,14 @@ class LightningCheckpoint(Checkpoint):
 
     Attributes:
         path: The file.
-        tokenizer: Name or folder of a tokenizer; the file has none.
+        tokenizer: Name or folder of a tokenizer; the file contains none.
     """
 
     path: Path
     tokenizer: str | None = None
 
+    @override
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
-        """Build the model from the hyper-parameters and give it the weights."""
         from toolkit.lm.architecture.configurations import new_language_model  # noqa: PLC0415
 
         check_file(self.path)
@@ -59,12 +60,12 @@ class LightningCheckpoint(Checkpoint):
 
 
 class LightningCheckpoints(Series):
-    """Files ``*.ckpt`` of runs of `toolkit.models.LanguageModel`, by their own steps.
+    """Files ``*.ckpt`` of runs of `toolkit.models.LanguageModel`; the files contain the step.
 
     Args:
-        pattern: Path with wildcards, or several.
-        name: Name of the model, by default the path of the folder that holds the files.
-        tokenizer: Name or folder of the tokenizer of all of them.
+        pattern: Path with wildcards, or a list of them.
+        name: Name of the model, by default the path of the folder of the files.
+        tokenizer: Name or folder of the tokenizer for all files.
     """
 
     def __init__(
@@ -74,8 +75,9 @@ class LightningCheckpoints(Series):
         self.name = optional(valid_text, "name", name)
         self.tokenizer = optional(valid_text, "tokenizer", tokenizer)
 
+    @override
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the files that match; ``last.ckpt`` only where no other has its step."""
+        """Return the matching files; ``last.ckpt`` only if no other file has its step."""
         paths = sorted(matching_paths(self.pattern), key=_is_last)
         if not paths:
             raise ValueError(f"pattern: expected checkpoint files, got none at {self.pattern}")
@@ -97,11 +99,11 @@ def _is_last(path: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content; the tensors stay on disk until they are used."""
+    """Return the content of a file; the tensors stay on disk until they are used."""
     content = load_plain(path)
     wanted = {"global_step", "state_dict", "hyper_parameters"}
-    whole = isinstance(content, dict) and wanted <= content.keys()
-    if not whole or not isinstance(content["hyper_parameters"].get("config"), dict):
+    is_run = isinstance(content, dict) and wanted <= content.keys()
+    if not is_run or not isinstance(content["hyper_parameters"].get("config"), dict):
         raise ValueError(
             f"checkpoint: expected a file of a LanguageModel's run, got {path}; save it as a "
             "Hugging Face folder and use LocalFolders"

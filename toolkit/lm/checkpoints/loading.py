@@ -1,4 +1,4 @@
-"""Load a causal language model from disk: safely, whole, or with one line that says why not."""
+"""Safe loading of causal language models from disk, with errors of one line."""
 
 import importlib
 from collections.abc import Iterator
@@ -31,17 +31,17 @@ _GIB = 2**30
 
 
 def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: bool) -> OpenedModel:
-    """Load the model in ``folder`` and its tokenizer, without any code of its own.
+    """Load the model and its tokenizer from a folder; no code in the folder is run.
 
     Args:
         folder: A folder of a Hugging Face model.
-        dtype: What the weights become, however they are stored.
-        label: What to call the model in messages.
+        dtype: Type of the loaded weights, whatever their stored type.
+        label: Name of the model in messages.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
-        ValueError: If there are no such weights, they are damaged or lack a tensor, or the model
-            needs code of its own.
+        ValueError: If there are no weights of an allowed kind, they are damaged or lack a tensor,
+            or the model needs code that `transformers` does not contain.
     """
     check_kind_of_weights(folder, label, allow_pickle=allow_pickle)
     try:
@@ -53,20 +53,20 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
         ) from error
     options["use_safetensors"] = None if allow_pickle else True
     with stage(f"{label}: weights"):
-        model = _whole_model(folder, dtype, label, **options)
+        model = _complete_model(folder, dtype, label, **options)
     return OpenedModel(model, folder_tokenizer(folder))
 
 
 def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
-    """Load the model and the tokenizer in a GGUF file.
+    """Load the model and the tokenizer from a GGUF file.
 
     Args:
         path: The file.
-        dtype: What the weights become, however they are stored.
+        dtype: Type of the loaded weights, whatever their stored type.
 
     Raises:
-        ValueError: If it is no GGUF file or one part of several, lacks a tensor, is of a family
-            that `transformers` cannot load from one, or the ``gguf`` package is missing.
+        ValueError: If the file is not GGUF, is one part of several or lacks a tensor,
+            `transformers` cannot load its family from GGUF, or the ``gguf`` package is missing.
     """
     gguf_package(str(path))
     with stage(f"{path}: header"):
@@ -79,14 +79,14 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
     size = path.stat().st_size / _GIB
     with (
         stage(f"{path}: weights"),
-        counting_bar(f"dequantising {path.name} ({size:.2f} GiB)") as tell,
-        # The other bar has no switch.
-        redirect_stderr(OtherBar(tell)),
+        counting_bar(f"dequantising {path.name} ({size:.2f} GiB)") as advance,
+        # The bar of transformers cannot be switched off here.
+        redirect_stderr(OtherBar(advance)),
     ):
-        model = _whole_model(path.parent, dtype, str(path), gguf_file=path.name, **_dense())
+        model = _complete_model(path.parent, dtype, str(path), gguf_file=path.name, **_dense())
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
-        # Nothing is quantised any more, and what is called so can be neither trained nor saved.
+        # The weights are dequantised: a model with this setting could not be trained or saved.
         quantizer.remove_quantization_config(model)
     if weights.vocab_size is None:
         return OpenedModel(model, None)
@@ -96,7 +96,7 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Leave out bars and reports on names that a model has never used: one for each checkpoint."""
+    """Hide progress bars and reports on unused weights, which each checkpoint would print."""
     logging: Any = importlib.import_module("transformers.utils.logging")
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -109,7 +109,7 @@ def without_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _whole_model(
+def _complete_model(
     folder: Path,
     dtype: torch.dtype,
     label: str,
@@ -146,12 +146,12 @@ def _whole_model(
             "random"
         )
     model.eval()
-    whole: PreTrainedModel = model
-    return whole
+    complete: PreTrainedModel = model
+    return complete
 
 
 def _checked_names(folder: Path, *, allow_pickle: bool) -> dict[str, Any]:
-    """Check the files, and return the option that renames weights of wrapped parts of a model."""
+    """Check the files, and return the option that removes wrappers from names of weights."""
     store = Folder(folder)
     weights: Weights | None = open_safetensors(store)
     if weights is None and allow_pickle:
@@ -160,27 +160,27 @@ def _checked_names(folder: Path, *, allow_pickle: bool) -> dict[str, Any]:
         weights = open_pickled(store)
     names = () if weights is None else weights.names
     depth = max((len(WRAPPED.findall(name)) for name in names), default=0)
-    # Each renaming takes one away; a comment in the pattern tells them apart.
+    # Each renaming removes one wrapper; the comment in each pattern makes the keys different.
     patterns = (f"{WRAPPED.pattern}(?#{number})" for number in range(depth))
     return {"key_mapping": dict.fromkeys(patterns, "")} if depth else {}
 
 
 def _dense() -> dict[str, Any]:
-    """The option that unpacks quantised weights, for versions of transformers that may not."""
+    """Return the option that dequantises weights; some versions of transformers need it."""
     config = getattr(importlib.import_module("transformers"), "GgufConfig", None)
     return {} if config is None else {"quantization_config": config(dequantize=True)}
 
 
 def check_kind_of_weights(folder: Path, label: str, *, allow_pickle: bool) -> None:
-    """Refuse a folder whose weights are pickled, unless that is asked for, or not there.
+    """Refuse a folder without safetensors, unless other formats are allowed.
 
     Args:
         folder: A folder of a Hugging Face model.
-        label: What to call the model in messages.
-        allow_pickle: Whether anything else is accepted.
+        label: Name of the model in messages.
+        allow_pickle: Whether other formats are accepted.
 
     Raises:
-        ValueError: If it holds no safetensors.
+        ValueError: If the folder holds no safetensors.
     """
     if allow_pickle or any(folder.glob("*.safetensors")):
         return

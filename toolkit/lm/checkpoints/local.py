@@ -1,10 +1,11 @@
-"""Checkpoints on this machine: folders of Hugging Face models, GGUF files, and series of them."""
+"""Checkpoints on this machine: folders of Hugging Face models, GGUF files, series of both."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from typing_extensions import override
 
 from toolkit.functional._checks import flag, optional, strings, valid_text
 from toolkit.lm.checkpoints.base import Checkpoint, OpenedModel, RemoteFile, Series, in_order
@@ -25,13 +26,14 @@ class FolderCheckpoint(Checkpoint):
     folder: Path
     allow_pickle: bool = False
 
+    @override
     def missing(self) -> list[RemoteFile]:
-        """Return nothing: all is here, or refused before anything is loaded."""
+        """Return no files, as all are here; refuse a kind of weights that is not allowed."""
         check_kind_of_weights(self.folder, str(self.folder), allow_pickle=self.allow_pickle)
         return []
 
+    @override
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
-        """Load the folder."""
         return load_folder(
             self.folder, dtype, label=str(self.folder), allow_pickle=self.allow_pickle
         )
@@ -39,7 +41,7 @@ class FolderCheckpoint(Checkpoint):
 
 @dataclass(frozen=True, kw_only=True)
 class GgufCheckpoint(Checkpoint):
-    """A GGUF file, of a family that `transformers` can load from one.
+    """A GGUF file of a family that `transformers` can load from GGUF.
 
     Attributes:
         path: The file.
@@ -47,34 +49,35 @@ class GgufCheckpoint(Checkpoint):
 
     path: Path
 
+    @override
     def open(self, dtype: torch.dtype = torch.float32) -> OpenedModel:
         """Load the file; quantised weights are dequantised."""
         return load_gguf(self.path, dtype)
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether there is a file that calls itself GGUF."""
+    """Whether the path is an existing file with the suffix ``.gguf``."""
     return path.suffix == ".gguf" and path.is_file()
 
 
 def local_checkpoint(path: Path, *, name: str, step: int, allow_pickle: bool) -> Checkpoint:
-    """Return the checkpoint in a GGUF file or a folder."""
+    """Return the checkpoint of a GGUF file or a folder."""
     if is_gguf(path):
         return GgufCheckpoint(name=name, step=step, path=path)
     return FolderCheckpoint(name=name, step=step, folder=path, allow_pickle=allow_pickle)
 
 
 class LocalFolders(Series):
-    """Folders of Hugging Face models, or GGUF files, with their step in the name.
+    """Folders of Hugging Face models, or GGUF files, with the step in the name.
 
-    Known names are those of Lightning (``epoch=E-step=N``), Hugging Face's Trainer
+    The step is recognised in names from Lightning (``epoch=E-step=N``), Hugging Face's Trainer
     (``checkpoint-N``), OLMo (``stepN-tokens4B``), Pythia (``stepN``) and the toolkit
-    (``hf/step-N``, ``step-N.Q8_0.gguf``). Of others the pattern says where the step stands.
+    (``hf/step-N``, ``step-N.Q8_0.gguf``). For other names, mark the step in the pattern.
 
     Args:
-        pattern: Path with wildcards, or several; ``{step}`` once in it, as in ``iter_{step}``,
-            stands for the step. Brackets of an existing path are no wildcards.
-        name: Name of the model, by default the path of the folder that holds the checkpoints.
+        pattern: Path with wildcards, or a list of them. ``{step}``, at most once in a path as in
+            ``iter_{step}``, marks the step. Brackets of an existing path are not wildcards.
+        name: Name of the model, by default the path of the folder of the checkpoints.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
@@ -85,27 +88,27 @@ class LocalFolders(Series):
         self, pattern: str | list[str], *, name: str | None = None, allow_pickle: bool = False
     ) -> None:
         self.patterns = strings("pattern", [pattern] if isinstance(pattern, str) else pattern)
-        for one in self.patterns:
-            if one.count(STEP_PLACE) > 1:
-                raise ValueError(f"pattern: expected {STEP_PLACE} once, got {one}")
+        for path in self.patterns:
+            if path.count(STEP_PLACE) > 1:
+                raise ValueError(f"pattern: expected {STEP_PLACE} once, got {path}")
         self.name = optional(valid_text, "name", name)
         self.allow_pickle = flag("allow_pickle", allow_pickle)
 
+    @override
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the folders and files that match, by their steps."""
-        found: dict[Path, Checkpoint] = {}
+        by_path: dict[Path, Checkpoint] = {}
         for pattern in self.patterns:
             for path in matching_paths(pattern.replace(STEP_PLACE, "*")):
-                if path.absolute() not in found and _is_model(path):
-                    found[path.absolute()] = self._checkpoint(path, pattern)
-        if not found:
+                if path.absolute() not in by_path and _is_model(path):
+                    by_path[path.absolute()] = self._checkpoint(path, pattern)
+        if not by_path:
             raise ValueError(
                 "pattern: expected folders with a config.json or GGUF files, got none at "
                 f"{', '.join(self.patterns)}"
             )
         if self.name is None:
-            _check_one_run(path for path in found if step_in_name(path.name) is not None)
-        return in_order(found.values())
+            _check_one_run(path for path in by_path if step_in_name(path.name) is not None)
+        return in_order(by_path.values())
 
     def _checkpoint(self, path: Path, pattern: str) -> Checkpoint:
         placed = STEP_PLACE in pattern
@@ -121,7 +124,7 @@ class LocalFolders(Series):
 
 
 def _check_one_run(paths: Iterable[Path]) -> None:
-    """Raise a ValueError if names beside each other differ before the step: runs of two models."""
+    """Raise a ValueError if names in a folder differ before the step: these are two runs."""
     first: dict[Path, Path] = {}
     for path in paths:
         other = first.setdefault(path.parent, path)

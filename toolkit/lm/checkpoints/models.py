@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from typing_extensions import override
+
 from toolkit.functional._checks import flag, strings
 from toolkit.lm.checkpoints.base import Checkpoint, Series, in_order
 from toolkit.lm.checkpoints.hub import published_checkpoint
@@ -13,12 +15,12 @@ class Models(Series):
     """Different models side by side, such as the sizes of a family.
 
     Args:
-        names: Folders, GGUF files, or names on the Hub, those as ``name@revision`` where it is not
-            ``main``. The step is the one in the revision's name, such as ``step1000``, else 0.
+        names: Folders, GGUF files, or names on the Hub, as ``name@revision`` if the revision is
+            not ``main``. The step is read from the revision, such as ``step1000``, else it is 0.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
-        ValueError: If a name can be neither, or stands there twice.
+        ValueError: If a name is none of these, or occurs twice.
     """
 
     def __init__(self, names: list[str], *, allow_pickle: bool = False) -> None:
@@ -26,8 +28,9 @@ class Models(Series):
         self.names = [model_name(name) for name in names]
         self.allow_pickle = flag("allow_pickle", allow_pickle)
 
+    @override
     def checkpoints(self) -> list[Checkpoint]:
-        """Return one checkpoint for each name, in their order."""
+        """Return one checkpoint for each name, in the order of the names."""
         return in_order(self._checkpoint(name) for name in self.names)
 
     def _checkpoint(self, name: str) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""What a model's small files tell, before its weights are fetched or read."""
+"""Shape of a model from its small files, without its weights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,15 +35,15 @@ class Outline(NamedTuple):
 
 
 def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: int) -> Outline:
-    """Check a model by all its files but the weights, which alone are fetched if need be.
+    """Check a model by its files except the weights; download these files if needed.
 
     Args:
         checkpoint: A folder or a published checkpoint.
-        texts: What the model is going to read.
-        max_length: Longer texts are cut to so many tokens.
+        texts: Texts that the model is going to read.
+        max_length: Largest number of tokens of a text; longer texts are cut.
 
     Raises:
-        ValueError: If there are no weights, there is no tokenizer, the family is unknown, or the
+        ValueError: If the weights or the tokenizer are missing, the family is unknown, or the
             model cannot read the texts.
     """
     checkpoint.fetch(file for file in checkpoint.missing() if file.path.suffix not in _WEIGHTS)
@@ -71,7 +71,7 @@ def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: in
 
 
 def _without_weights(folder: Path) -> "PreTrainedModel":
-    """The model on the meta device: every shape and no values."""
+    """Return the model on the meta device: shapes without values."""
     from transformers import AutoConfig, AutoModelForCausalLM  # noqa: PLC0415
 
     try:

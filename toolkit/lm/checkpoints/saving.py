@@ -24,13 +24,13 @@ def save_folder(
 ) -> None:
     """Write weights (safetensors), configuration and tokenizer, all of them or none.
 
-    The weights have the names that they have in the model itself, also where parts of it are
-    compiled or wrapped: under others they would be read by nobody.
+    The weights get the names of the plain model, also if parts of it are compiled or wrapped: no
+    other program knows the names of wrapped weights.
 
     Args:
-        path: The folder; if it is there, it stays as it is.
+        path: The folder; an existing folder is left unchanged.
         model: The model.
-        tokenizer: Its tokenizer, if there is one.
+        tokenizer: Its tokenizer, or None.
     """
     if path.is_dir():
         return
@@ -45,7 +45,7 @@ def save_folder(
 
 @contextmanager
 def _full_disk_as_os_error(path: Path) -> Iterator[None]:
-    """Let a full disk be known as such: safetensors tells of it in the text of its own error."""
+    """Raise an OSError for a full disk: the error of safetensors has its number only as text."""
     try:
         yield
     except SafetensorError as error:

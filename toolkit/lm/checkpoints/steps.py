@@ -1,4 +1,4 @@
-"""Steps of checkpoints: which one a name states, and which ones of a series are wanted."""
+"""Steps of checkpoints: the step in a name, and the selected steps of a series."""
 
 import re
 from collections.abc import Collection
@@ -7,11 +7,11 @@ from pathlib import Path
 from toolkit.functional._checks import LARGEST_INTEGER, different, integers_at_least, shown
 from toolkit.lm.paths import fits
 
-# Where the user says that the step stands.
+# Mark for the place of the step in a pattern.
 STEP_PLACE = "{step}"
 _MARK = r"(?<![a-z])(?:global_?)?(?:step|checkpoint)[-_=]?"
 _MARKED = re.compile(rf"{_MARK}\d", re.IGNORECASE)
-# Not 4k, 1e3, 1.5, 1_000 or 1,000; from 19 digits on a number is no step that can be logged.
+# Not 4k, 1e3, 1.5, 1_000 or 1,000; a number of 19 digits or more cannot be logged as a step.
 _STATED = re.compile(rf"{_MARK}(\d{{1,18}})(?![\da-z,]|[._]\d)", re.IGNORECASE)
 _EPOCH = re.compile(r"epoch[-_=]?\d+[-_]", re.IGNORECASE)
 _RANGE = re.compile(r"(\d{1,30}):(\d{1,30}):([1-9]\d{0,29})")
@@ -25,11 +25,11 @@ def pythia_steps() -> list[int]:
 
 
 def step_in_name(name: str) -> int | None:
-    """Return the step that the name of a folder, file or revision states, None without one.
+    """Return the step in the name of a folder, file or revision, None without a clear step.
 
-    Known are the names that Lightning (``epoch=E-step=N``), Hugging Face's Trainer
+    The step is recognised in names from Lightning (``epoch=E-step=N``), Hugging Face's Trainer
     (``checkpoint-N``), OLMo (``stage1-stepN-tokens4B``), Pythia (``stepN``) and the toolkit
-    (``step-N``) write, with anything before and after it that leaves no doubt.
+    (``step-N``). Other text before and after it is allowed if the step stays unambiguous.
 
     Example:
         >>> [step_in_name(name) for name in ("epoch=0-step=200-v1", "checkpoint-7", "step4k")]
@@ -41,7 +41,7 @@ def step_in_name(name: str) -> int | None:
 
 
 def step_at(path: Path, pattern: str) -> int | None:
-    """Return the number that stands at ``{step}`` of a pattern, None if that is not one number.
+    """Return the number at ``{step}`` of a pattern, None without exactly one such number.
 
     Example:
         >>> step_at(Path("runs/iter_0500_v2"), "runs/iter_{step}_*")
@@ -49,22 +49,22 @@ def step_at(path: Path, pattern: str) -> int | None:
     """
     before, after = str(Path(pattern).expanduser()).split(STEP_PLACE)
     text = str(path)
-    found = [
+    numbers = [
         int(number[0])
         for number in re.finditer(r"\d+", text)
         if fits(text[: number.start()], before) and fits(text[number.end() :], after)
     ]
-    return found[0] if len(found) == 1 else None
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def name_before_step(name: str) -> str:
-    """Return what stands before the step in a name, without an epoch: of one run it is the same."""
+    """Return the name up to the step, without an epoch: all steps of a run share it."""
     mark = _MARKED.search(name)
     return _EPOCH.sub("", name[: mark.start()] if mark else name)
 
 
 def check_steps(steps: str | list[int]) -> None:
-    """Raise a ValueError unless `wanted_steps` knows what ``steps`` means."""
+    """Raise a ValueError unless ``steps`` is a valid argument of `wanted_steps`."""
     if not isinstance(steps, str):
         different("steps", integers_at_least("steps", steps, 0))
     elif steps not in {"all", "log", "pythia"} and _RANGE.fullmatch(steps) is None:
@@ -77,7 +77,7 @@ def check_steps(steps: str | list[int]) -> None:
 
 
 def _check_range(steps: str) -> None:
-    """Raise a ValueError for a range whose steps no list could hold, or that asks for none."""
+    """Raise a ValueError for a range that is empty, has too many steps or only its first step."""
     first, last, every = map(int, steps.split(":"))
     if last > LARGEST_INTEGER or (last - first) // every >= _MOST_STEPS:
         raise ValueError(
@@ -94,12 +94,12 @@ def _check_range(steps: str) -> None:
 
 
 def wanted_steps(steps: str | list[int], available: Collection[int]) -> list[int]:
-    """Return the steps that are asked for, in rising order, whether they are there or not.
+    """Return the selected steps in rising order, whether or not they are available.
 
     Args:
-        steps: ``all`` that are available; ``log`` for those nearest to 0, 1, 2, 4, ..., 512, 1000,
-            2000, 4000, ... and the last one; ``pythia``; ``FIRST:LAST:EVERY``; or a list.
-        available: Steps that are there.
+        steps: ``all`` available steps; ``log`` for the steps nearest to 0, 1, 2, 4, ..., 512,
+            1000, 2000, 4000, ... and the last step; ``pythia``; ``FIRST:LAST:EVERY``; or a list.
+        available: The available steps.
     """
     if not isinstance(steps, str):
         return sorted(set(steps))
@@ -118,4 +118,4 @@ def _doubling(available: Collection[int]) -> list[int]:
     grid = [0, *(2**i for i in range(10))]
     while 2 * grid[-1] <= last:
         grid.append(1000 if grid[-1] == 512 else 2 * grid[-1])
-    return sorted({*(min(available, key=lambda step: abs(step - aim)) for aim in grid), last})
+    return sorted({*(min(available, key=lambda step: abs(step - target)) for target in grid), last})
