@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
+from typing_extensions import override
 
 from callbacks.base import MeasurementCallback
 from callbacks.moment import Moment
@@ -55,18 +56,18 @@ class PackingGeometry(MeasurementCallback):
         super().__init__(schedule=schedule, on_error=on_error)
         self._size = (0, 0)
 
+    @override
     def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask for a packing."""
         model = _packing(pl_module)
         self._size = (model.num_vectors, model.dim)
 
+    @override
     def conditions(self, moment: Moment) -> dict[str, Any]:
-        """Return how many vectors share how many dimensions."""
         num_vectors, dim = self._size
         return {"num_vectors": num_vectors, "dim": dim}
 
+    @override
     def measure(self, moment: Moment) -> list[Point]:
-        """Return the quantities, and how much of the vectors is not finite."""
         model = _packing(moment.pl_module)
         bad = num_nonfinite(model.vectors)
         largest, mean_square = math.nan, math.nan
@@ -86,8 +87,8 @@ class PackingGeometry(MeasurementCallback):
         }
         return [Point(name, "", value, model.num_vectors) for name, value in numbers.items()]
 
+    @override
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
-        """Return the histogram of |cos|, with the Welch bound and the published value."""
         vectors = _packing(moment.pl_module).vectors
         if num_nonfinite(vectors):
             return {}
@@ -101,8 +102,8 @@ class PackingGeometry(MeasurementCallback):
         )
         return {"abs_cosine_histogram": figure}
 
+    @override
     def headline_lines(self) -> list[str]:
-        """Return the best largest |cosine| beside what is known about it."""
         last = self.latest
         if self.tag("best_max_abs_cosine") not in last:
             return []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import lightning as L
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from callbacks._held import toy_model
 from callbacks.base import MeasurementCallback
@@ -67,13 +68,13 @@ class ScalingLaw(MeasurementCallback):
     ) -> None:
         super().__init__(schedule=schedule, on_error=on_error)
 
+    @override
     def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask for the toy model and its data."""
         toy_model(pl_module, wanted_by=self)
         _data(trainer)
 
+    @override
     def conditions(self, moment: Moment) -> dict[str, Any]:
-        """Return what names the held-out samples."""
         data = _data(moment.trainer)
         return {
             "num_held_out": data.num_held_out,
@@ -81,8 +82,8 @@ class ScalingLaw(MeasurementCallback):
             "data_seed": data.seed,
         }
 
+    @override
     def measure(self, moment: Moment) -> list[Point]:
-        """Return the losses, and the power law through them."""
         model = toy_model(moment.pl_module, wanted_by=self)
         data = _data(moment.trainer)
         num_samples = data.num_held_out * data.batch_size
@@ -99,16 +100,16 @@ class ScalingLaw(MeasurementCallback):
             ]
         return points + _law(losses, data.probabilities)
 
+    @override
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
-        """Return the loss against width, with the fit and both predictions."""
         model = toy_model(moment.pl_module, wanted_by=self)
         losses = {m: values[self.tag("loss", width_name(m))] for m in model.widths}
         lines = _lines(losses, _data(moment.trainer))
         figure = loss_against_width(losses, step=moment.step, lines=lines)
         return {"loss_against_width": figure}
 
+    @override
     def headline_lines(self) -> list[str]:
-        """Return alpha_m with its standard error and window."""
         names = ("alpha_m", "alpha_m_stderr", "window_min", "window_max", "r2")
         if math.isnan(self.latest.get(self.tag("alpha_m"), math.nan)):
             return []

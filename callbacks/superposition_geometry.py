@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import lightning as L
 from torch import Tensor
+from typing_extensions import override
 
 from callbacks._held import toy_model
 from callbacks.base import MeasurementCallback
@@ -73,16 +74,16 @@ class SuperpositionGeometry(MeasurementCallback):
             "represented_threshold", represented_threshold, 0
         )
 
+    @override
     def arguments(self) -> dict[str, Any]:
-        """Return the threshold."""
         return {"represented_threshold": self.represented_threshold}
 
+    @override
     def check(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Ask for the toy model."""
         toy_model(pl_module, wanted_by=self)
 
+    @override
     def measure(self, moment: Moment) -> list[Point]:
-        """Return the quantities of each width."""
         model = toy_model(moment.pl_module, wanted_by=self)
         points = []
         for m, weight, bias in zip(model.widths, model.weights, model.biases, strict=True):
@@ -94,8 +95,8 @@ class SuperpositionGeometry(MeasurementCallback):
             points += [Point(name, width_name(m), *number) for name, number in numbers.items()]
         return points
 
+    @override
     def figures(self, moment: Moment, values: Mapping[str, float]) -> Mapping[str, "Figure"]:
-        """Return the histogram of row norms and the overlap against m."""
         model = toy_model(moment.pl_module, wanted_by=self)
         norms = {
             m: feature_norms(weight).cpu()
