@@ -1,11 +1,19 @@
 """Files that a command is asked to write are refused before anything is computed for them."""
 
+import json
+import math
 import os
 from pathlib import Path
 
 import pytest
 
-from toolkit.console.output_files import check_outputs, json_text, write_csv, write_figure
+from toolkit.console.output_files import (
+    check_outputs,
+    json_text,
+    write_csv,
+    write_figure,
+    write_json,
+)
 from toolkit.figures.style import new_axes
 
 
@@ -49,8 +57,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_table_and_a_figure_bring_their_folder(tmp_path: Path) -> None:
-    write_csv(tmp_path / "a" / "t.csv", ["x", "y"], [[1, None], ["b,c", 0.5]])
-    assert (tmp_path / "a" / "t.csv").read_bytes() == b'x,y\n1,\n"b,c",0.5\n'
+    write_csv(tmp_path / "a" / "t.csv", ["x", "y"], [[1, None], ["b,c", 0.5], [math.nan, math.inf]])
+    assert (tmp_path / "a" / "t.csv").read_bytes() == b'x,y\n1,\n"b,c",0.5\n,inf\n'
     figure, axes = new_axes("title", "x")
     axes.plot([1, 2])
     for suffix, start in ((".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")):
@@ -58,7 +66,10 @@ def test_a_table_and_a_figure_bring_their_folder(tmp_path: Path) -> None:
         assert (tmp_path / "b" / f"f{suffix}").read_bytes().startswith(start)
 
 
-def test_json_is_indented_and_knows_no_nan() -> None:
+def test_json_is_indented_and_knows_no_nan(tmp_path: Path) -> None:
     assert json_text({"é": [1]}) == '{\n "é": [\n  1\n ]\n}\n'
-    with pytest.raises(ValueError, match="Out of range float values"):
-        json_text(float("nan"))
+    content = {"a": (1.5, math.nan), "b": [{"c": -math.inf}], "d": None, "e": True, "f": 10**400}
+    expected = {"a": [1.5, None], "b": [{"c": None}], "d": None, "e": True, "f": 10**400}
+    assert json.loads(json_text(content)) == expected
+    write_json(tmp_path / "new" / "a.json", {"b": [math.nan]})
+    assert (tmp_path / "new" / "a.json").read_bytes() == b'{\n "b": [\n  null\n ]\n}'

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -48,8 +49,9 @@ def write_figure(path: Path, figure: "Figure") -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table, None as an empty cell; the folder is created when needed."""
-    write_atomically(path, csv_text([header, *rows]).encode())
+    """Write a table, None and NaN as an empty cell; the folder is created when needed."""
+    cells = ([None if _is_nan(cell) else cell for cell in row] for row in rows)
+    write_atomically(path, csv_text([header, *cells]).encode())
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
@@ -60,12 +62,30 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def json_text(content: object) -> str:
-    """Return indented JSON that ends with a line break.
+    """Return indented JSON that ends with a line break; NaN and infinity are null."""
+    return f"{_json(content)}\n"
 
-    Raises:
-        ValueError: If a number is not finite, which JSON does not know.
-    """
-    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+def write_json(path: Path, content: object) -> None:
+    """Write indented JSON, NaN and infinity as null; the folder is created when needed."""
+    write_atomically(path, _json(content).encode())
+
+
+def _is_nan(cell: object) -> bool:
+    return isinstance(cell, float) and math.isnan(cell)
+
+
+def _json(content: object) -> str:
+    return json.dumps(_finite(content), indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(content: object) -> object:
+    """Return the content with None for each number that JSON does not know."""
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {name: _finite(value) for name, value in content.items()}
+    return [*map(_finite, content)] if isinstance(content, list | tuple) else content
 
 
 def _check_target(name: str, path: Path) -> None:

@@ -1,6 +1,5 @@
 """The table at the end of a run: what its measuring callbacks measured last, and first."""
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from toolkit.atomic import write_atomically
+from toolkit.console.output_files import write_json
 from toolkit.runs.layer_order import in_layer_order
 from toolkit.runs.measuring import Measuring
 from toolkit.runs.points import values_by_layer
@@ -59,14 +58,13 @@ class Summary:
         content = {
             "step": self.step,
             "columns": self.columns,
-            "cells": {layer: _plain(row) for layer, row in self.cells.items()},
+            "cells": self.cells,
             "first_step": self.first_step,
-            "first_cells": {layer: _plain(row) for layer, row in self.first_cells.items()},
+            "first_cells": self.first_cells,
             "lines": self.lines,
-            "values": _plain(self.values),
+            "values": self.values,
         }
-        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-        write_atomically(Path(path), text.encode())
+        write_json(Path(path), content)
 
     def _table(self) -> Table:
         widths = all(_WIDTH.fullmatch(layer) for layer in self.cells)
@@ -121,7 +119,3 @@ def _cell(value: float | None, before: float | None) -> str:
         for number in (value, before)
     )
     return shown if before is None else f"{shown} ({first})"
-
-
-def _plain(values: dict[str, float]) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in values.items()}

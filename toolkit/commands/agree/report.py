@@ -1,9 +1,7 @@
 """What ``python -m toolkit agree`` prints, writes and draws."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from toolkit.commands.agree.compare import Agreement, Conditions
 from toolkit.commands.agree.states import ModelStates
@@ -43,7 +41,7 @@ def as_json(
             }
             for model in models
         ],
-        "agreement": [dict(zip(row._fields, _known(row), strict=True)) for row in rows],
+        "agreement": [row._asdict() for row in rows],
     }
     return output_files.json_text(content)
 
@@ -54,7 +52,7 @@ def write_csv(
     """Write one line for each pair and depth, in one step; what means nothing stays empty."""
     commits = {model.name: model.commit for model in models}
     header = [*Agreement._fields, "commit_a", "commit_b", *Conditions._fields]
-    cells = ([*_known(r), commits[r.model_a], commits[r.model_b], *conditions] for r in rows)
+    cells = ([*r, commits[r.model_a], commits[r.model_b], *conditions] for r in rows)
     output_files.write_csv(path, header, cells)
 
 
@@ -73,11 +71,6 @@ def draw(rows: Sequence[Agreement], path: Path) -> None:
         ]
     )
     output_files.write_figure(path, figure)
-
-
-def _known(row: Agreement) -> list[Any]:
-    """The values, None instead of NaN."""
-    return [None if isinstance(value, float) and math.isnan(value) else value for value in row]
 
 
 def _cells(row: Agreement) -> tuple[str, ...]:

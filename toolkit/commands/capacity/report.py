@@ -161,7 +161,7 @@ def _fit_record(law: CapacityLaw, fit: PackingLawResult) -> dict[str, Any]:
         "law": law.label,
         "constants": law.constants,
         "constant_intervals": intervals,
-        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+        **numbers,
     }
 
 
