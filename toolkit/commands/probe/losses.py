@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from toolkit.console.bar import with_progress
 from toolkit.interruption import interruption
-from toolkit.lm.reading.batches import divided, positions_restored, right_padded
+from toolkit.lm.reading.batches import batch_indices, positions_restored, right_padded
 from toolkit.lm.reading.capture import reading_mode
 from toolkit.lm.reading.token_losses import LossMeter
 from toolkit.lm.reading.tokenizers import token_ids
@@ -70,7 +70,7 @@ class CheckpointOnTexts(LanguageModel):
             return self.checked(right_padded([ids[index] for index in indices], self.device))
 
         with reading_mode(self.model), positions_restored(self.model), meter.whole_pass():
-            batches = divided(
+            batches = batch_indices(
                 self.model,
                 ids,
                 texts.batch_size,

@@ -1,1 +1,1 @@
-"""Where a language model keeps its embedding, blocks, final norm and unembedding."""
+"""Architecture of language models: embedding, blocks, final norm and unembedding."""

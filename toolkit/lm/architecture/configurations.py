@@ -1,4 +1,4 @@
-"""Language models by their configuration, as plain types."""
+"""Language models from configurations of plain types."""
 
 import difflib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from toolkit.functional._checks import shown
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-# Names that older configurations use; transformers translates them itself.
+# Names of settings in older configurations; transformers translates them.
 _TRANSLATED = {
     "partial_rotary_factor",
     "rope_scaling",
@@ -25,11 +25,11 @@ _TRANSLATED = {
 def new_language_model(
     config: Mapping[str, Any], *, dtype: torch.dtype = torch.float32
 ) -> "PreTrainedModel":
-    """Return a causal language model with random weights, drawn from torch's own generator.
+    """Return a causal language model with random weights from torch's default generator.
 
     Args:
         config: ``model_type`` and any settings of that type, plain types.
-        dtype: Of the weights.
+        dtype: Type of the weights.
 
     Raises:
         ValueError: If type or settings are unknown or do not fit together.
@@ -46,7 +46,7 @@ def new_language_model(
             f"config: expected a causal language model, got {config['model_type']} ({_last(error)})"
         ) from error
     except (RuntimeError, MemoryError, OverflowError, ArithmeticError) as error:
-        # Sizes that torch or the memory refuse, such as a hidden_size of 10**12 or 0.
+        # Sizes that torch or the memory cannot hold, such as a hidden_size of 10**12 or 0.
         raise ValueError(
             f"config: expected sizes of a model that fits into memory, got {shown(dict(config))} "
             f"({type(error).__name__})"
@@ -60,7 +60,7 @@ def check_configuration(config: Mapping[str, Any]) -> None:
 
 
 def plain_configuration(config: "PreTrainedConfig") -> dict[str, Any]:
-    """Return what `new_language_model` needs to build the same model, plain types."""
+    """Return the argument of `new_language_model` that builds the same model."""
     known = _known_settings(config.model_type)
     return {name: value for name, value in config.to_dict().items() if name in known}
 
@@ -101,6 +101,6 @@ def _known_settings(model_type: Any) -> set[str]:  # noqa: ANN401
 
 
 def _last(error: Exception) -> str:
-    """The last line of a message, which gives the reason."""
+    """Return the last line of a message, which gives the reason."""
     lines = str(error).strip().splitlines()
     return lines[-1].strip() if lines else type(error).__name__

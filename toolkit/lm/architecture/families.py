@@ -1,4 +1,4 @@
-"""Where each family of language models keeps embedding, blocks, final norm and unembedding."""
+"""Parts of known families of language models: module names of blocks and final norm."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,12 +16,14 @@ _NAMEABLE = ("embedding", "blocks", "final_norm", "unembedding", "project_out")
 
 
 class Family(NamedTuple):
-    """Names inside the module that holds the blocks, of what no accessor of the model knows.
+    """Module names of the parts that no accessor of the model returns.
+
+    The names are relative to the module that holds the blocks.
 
     Attributes:
         blocks: The list of blocks.
         final_norm: The norm after the last block.
-        project_out: The projection between final norm and unembedding, where there is one.
+        project_out: The projection between final norm and unembedding, None without one.
     """
 
     blocks: str = "layers"
@@ -29,7 +31,7 @@ class Family(NamedTuple):
     project_out: str | None = None
 
 
-# By the model type that a text model's own configuration states.
+# Keys: `model_type` in the configuration of the text model.
 FAMILIES: Mapping[str, Family] = {
     "gpt_neox": Family(final_norm="final_layer_norm"),
     "gpt2": Family(blocks="h", final_norm="ln_f"),
@@ -51,16 +53,16 @@ FAMILIES: Mapping[str, Family] = {
 def language_model_parts(
     model: nn.Module, *, paths: Mapping[str, str] | None = None
 ) -> LanguageModelParts:
-    """Return the parts of a language model, by its own accessors and the table of families.
+    """Return the parts of a language model, from its accessors and the table of families.
 
     Args:
         model: A Hugging Face causal language model, or a module that holds one.
         paths: Names of modules inside the language model, for families that are not in the table
-            or to overrule it: ``embedding``, ``blocks``, ``final_norm``, ``unembedding``,
+            or to override it: ``embedding``, ``blocks``, ``final_norm``, ``unembedding``,
             ``project_out``.
 
     Raises:
-        ValueError: If a part is neither known nor named, or a name fits no module.
+        ValueError: If a part is neither known nor named, or a name matches no module.
     """
     language_model = find_language_model(model, argument="model")
     named = _named_parts(language_model, paths or {})
@@ -76,7 +78,7 @@ def language_model_parts(
     _check_found(found, language_model)
     return LanguageModelParts(
         **found,
-        # What else an unknown head does before it multiplies is seen only by running it.
+        # An unknown head may change its input first: only a run of the whole model shows this.
         body=body if family and not named else language_model,
         knows_final_norm=knows_final_norm,
     )
@@ -96,7 +98,7 @@ def _named_parts(model: nn.Module, paths: Mapping[str, str]) -> dict[str, nn.Mod
 
 
 def _accessible_parts(model: "PreTrainedModel") -> dict[str, Any]:
-    """Every part by its name, None where the model's own accessors do not know it."""
+    """Return every part by name, None if the model's accessors do not return it."""
     parts = dict.fromkeys(_NAMEABLE)
     try:
         embedding = model.get_input_embeddings()
@@ -106,7 +108,7 @@ def _accessible_parts(model: "PreTrainedModel") -> dict[str, Any]:
 
 
 def _smallest_model_around(embedding: nn.Module | None, model: nn.Module) -> nn.Module:
-    """Return the innermost Hugging Face model that holds the embedding: the text model's body."""
+    """Return the innermost Hugging Face model with the embedding: the body of the text model."""
     from transformers import PreTrainedModel  # noqa: PLC0415
 
     inner = model

@@ -6,10 +6,10 @@ FINAL = "final"
 
 
 def layer_names(num_blocks: int) -> list[str]:
-    """Return the names of the layers of a model with that many blocks, from input to output.
+    """Return the names of the layers of a model, from input to output.
 
-    ``layer_00`` is what enters the first block, ``layer_01`` and so on the residual stream after
-    each block, ``final`` the tensor that the unembedding multiplies. The index i of Hugging Face's
+    ``layer_00`` is the input of the first block, ``layer_01`` and so on are the residual stream
+    after each block, ``final`` is the input of the unembedding. The index i of Hugging Face's
     ``output_hidden_states`` is ``layer_i``, except for its last entry, which is ``final``.
 
     Example:
@@ -20,7 +20,7 @@ def layer_names(num_blocks: int) -> list[str]:
 
 
 def check_layers(layers: Sequence[str], num_blocks: int, *, argument: str = "layers") -> None:
-    """Raise a ValueError if one of ``layers`` is not a layer of a model with so many blocks."""
+    """Raise a ValueError unless all ``layers`` exist in a model with ``num_blocks`` blocks."""
     known = layer_names(num_blocks)
     unknown = [layer for layer in layers if layer not in known]
     if unknown:

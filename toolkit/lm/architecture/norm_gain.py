@@ -1,32 +1,33 @@
-"""What the final norm multiplies each dimension by, found by running it."""
+"""Gain of the final norm in each dimension, measured by a run of the norm."""
 
 import copy
 
 import torch
 from torch import Tensor, nn
 
-# So large that the epsilon inside the norm's root changes no digit, and within float16.
+# Large enough to make the norm's epsilon negligible, and within the range of float16.
 _SIZES = (1024.0, 320.0)
 _TOLERANCE = 1e-3
 _REFUSED = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
 def norm_gain(norm: nn.Module, dim: int) -> Tensor:
-    """Return the gain g of a norm that maps x to g * n(x) + b, n(x) being x of root mean square 1.
+    """Return the gain g of a norm x -> g * n(x) + b, where n(x) is x at root mean square 1.
 
-    Whether the module stores g, g - 1 or nothing is its own affair: it is run on two inputs of
-    mean zero, where LayerNorm and RMSNorm agree, and on their negatives, whose difference has no b.
+    A module may store g, g - 1 or nothing, so that g is measured instead. The norm runs on two
+    inputs of mean zero, for which LayerNorm and RMSNorm agree, and on the negatives of both: b
+    cancels in the difference of the outputs.
 
     Args:
-        norm: The norm; a copy of it is run, on the CPU and in float64.
-        dim: Width d of what it normalises.
+        norm: The norm; a copy of it runs on the CPU in float64.
+        dim: Width d of the input of the norm.
 
     Returns:
         Shape (d,), float64.
 
     Raises:
-        ValueError: If the module does not run on vectors of that width, or is no such norm: what
-            it multiplies by depends on the input.
+        ValueError: If the module does not run on vectors of this width, or is not such a norm: its
+            gain depends on the input.
     """
     inputs = _inputs(dim)
     try:
@@ -49,7 +50,7 @@ def norm_gain(norm: nn.Module, dim: int) -> Tensor:
 
 
 def _inputs(dim: int) -> Tensor:
-    """Two vectors of mean zero without a zero in them, each followed by its negative."""
+    """Return two vectors of mean zero without zero entries, each followed by its negative."""
     order = torch.arange(dim, dtype=torch.float64, device="cpu")
     signs = 1 - 2 * (order % 2)
     vectors = torch.stack([_SIZES[0] * signs, _SIZES[1] * signs * (1 + (order % 7) / 7)])
@@ -58,8 +59,8 @@ def _inputs(dim: int) -> Tensor:
 
 
 def _outputs(norm: nn.Module, inputs: Tensor) -> object:
-    # A copy: its hooks belong to those who watch the model's own passes, and half precision would
-    # round what is measured.
+    # A copy in float64, because half precision would round the gain. `forward` skips the hooks,
+    # which are meant for passes of the model.
     copied = copy.deepcopy(norm).to("cpu", torch.float64).eval()
     with (
         torch.compiler.set_stance("force_eager"),

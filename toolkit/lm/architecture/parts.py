@@ -1,4 +1,4 @@
-"""The parts of a language model, their matrices, and which weights can be measured."""
+"""Parts of a language model, their matrices, and checks of their weights."""
 
 from typing import Literal, NamedTuple
 
@@ -9,7 +9,7 @@ from toolkit.functional._checks import lift
 from toolkit.lm.architecture.layers import FINAL, check_layers
 from toolkit.lm.architecture.norm_gain import norm_gain
 
-# Positions and masks are of other types.
+# Types of packed weights; positions and masks have other types.
 _PACKED_DTYPES = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.float8_e4m3fn)
 
 
@@ -22,9 +22,10 @@ class LanguageModelParts(NamedTuple):
         final_norm: The norm after the last block, or None.
         unembedding: Output matrix; its ``weight`` has shape (V, d).
         project_out: The projection between final norm and unembedding (some OPT models), or None.
-        body: What runs embedding and blocks: without the unembedding where the family is known,
-            else the whole model.
-        knows_final_norm: Whether ``final_norm`` None means that there is none: the family is known.
+        body: Module that runs embedding and blocks. In a known family it excludes the unembedding;
+            otherwise it is the whole model.
+        knows_final_norm: Whether a ``final_norm`` of None means that the model has none, as in a
+            known family. False if it may have an unknown one.
     """
 
     embedding: nn.Module
@@ -47,7 +48,7 @@ def check_weights(model: nn.Module) -> None:
     """
     for name, parameter in model.named_parameters():
         _check_plain(f"model: {name}", parameter)
-    # The flag stays when transformers has unpacked the weights, as it does with GGUF files.
+    # The flag stays set after transformers has dequantised the weights, as for GGUF files.
     if getattr(model, "is_quantized", False) and _holds_packed_weights(model):
         raise ValueError(
             "model: expected floating-point weights, got a quantised model; load it unquantised"
@@ -55,7 +56,7 @@ def check_weights(model: nn.Module) -> None:
 
 
 def _holds_packed_weights(model: nn.Module) -> bool:
-    """Whether numbers are kept in buffers of small integers, or in a tensor type of their own."""
+    """Whether weights are stored in buffers of small integers, or in a special tensor type."""
     packed = any(b.ndim > 1 and b.dtype in _PACKED_DTYPES for b in model.buffers())
     return packed or any(type(p.data) is not Tensor for p in model.parameters())
 
@@ -68,8 +69,8 @@ def embedding_matrix(parts: LanguageModelParts, matrix: Literal["input", "output
         matrix: ``input`` for the embedding, ``output`` for the unembedding.
 
     Raises:
-        ValueError: If ``matrix`` is neither, or its weights are quantised, adapted, sharded or on
-            the meta device.
+        ValueError: If ``matrix`` has another value, or its weights are quantised, adapted, sharded
+            or on the meta device.
     """
     if matrix not in {"input", "output"}:
         raise ValueError(f"matrix: expected 'input' or 'output', got {matrix!r}")
@@ -89,24 +90,24 @@ def is_tied(parts: LanguageModelParts) -> bool:
 
 
 def readout_matrix(parts: LanguageModelParts, layer: str, *, fold_norm: bool = False) -> Tensor:
-    """Return the matrix that reads logits off a layer.
+    """Return the matrix that maps the hidden states of a layer to logits.
 
-    For ``final`` it is the unembedding W_U. For the others it is W_U P_out, with P_out the
-    projection between final norm and unembedding, and W_U where there is none.
+    For ``final`` it is the unembedding W_U. For other layers it is W_U P_out, with the projection
+    P_out between final norm and unembedding, or W_U if there is no projection.
 
     Args:
         parts: The model's parts.
         layer: A layer's name, ``layer_00`` and so on or ``final``.
         fold_norm: Multiply by the final norm's gain, as it acts on the residual stream. ``final``
-            lies behind the norm and holds the gain already, so its matrix stays W_U.
+            follows the norm and contains the gain already, so its matrix stays W_U.
 
     Returns:
-        Shape (V, d), detached: the stored matrix itself where nothing is multiplied, else a new
-        one, of float32 if the weights are of half precision.
+        Shape (V, d), detached: the stored matrix itself if nothing is multiplied, otherwise a new
+        matrix, in float32 if the weights are of half precision.
 
     Raises:
-        ValueError: If there is no such layer, or the weights cannot be read; with ``fold_norm``
-            also if the gain cannot be measured or it is not known whether there is a final norm.
+        ValueError: If the layer does not exist, or the weights cannot be read; with ``fold_norm``
+            also if the gain cannot be measured or it is unknown whether there is a final norm.
     """
     check_layers([layer], len(parts.blocks), argument="layer")
     matrix = embedding_matrix(parts, "output")
@@ -122,16 +123,16 @@ def readout_matrix(parts: LanguageModelParts, layer: str, *, fold_norm: bool = F
 
 
 def final_gain(parts: LanguageModelParts) -> Tensor | None:
-    """Return what the final norm multiplies the residual stream by, None where there is no norm.
+    """Return the gain of the final norm on the residual stream, None without a final norm.
 
     Args:
         parts: The model's parts.
 
     Returns:
-        Shape (d,), float64, on the CPU, d being the width of the residual stream.
+        Shape (d,), float64, on the CPU; d is the width of the residual stream.
 
     Raises:
-        ValueError: If it is not known whether there is a final norm, or its gain cannot be
+        ValueError: If it is unknown whether there is a final norm, or its gain cannot be
             measured (`toolkit.lm.architecture.norm_gain.norm_gain`).
     """
     norm = parts.final_norm
@@ -157,7 +158,7 @@ def _plain_matrix(name: str, module: nn.Module) -> Tensor:
             "it in another form; load the model unquantised"
         )
     _check_plain(name, weight)
-    # PEFT's names: with an adapter that is not merged, the weight is only the base matrix.
+    # Attributes of PEFT: with an unmerged adapter, the weight is only the base matrix.
     if getattr(module, "active_adapters", None) and not getattr(module, "merged", True):
         raise ValueError(
             f"{name}: expected a plain matrix, got one with an adapter on it; merge it first"
@@ -170,7 +171,7 @@ def _plain_matrix(name: str, module: nn.Module) -> Tensor:
 def _check_plain(name: str, weight: Tensor) -> None:
     if weight.is_meta:
         raise ValueError(f"{name}: expected values, got the meta device; load the weights first")
-    # DTensor has a mesh, DeepSpeed's stage 3 an id; both leave other processes' values out.
+    # DTensor has a mesh, DeepSpeed ZeRO-3 an id; both lack the values of other processes.
     if hasattr(weight, "device_mesh") or hasattr(weight, "ds_id") or weight.numel() == 0:
         raise ValueError(
             f"{name}: expected the whole tensor, got a sharded one; measure an unsharded copy"

@@ -1,4 +1,4 @@
-"""Find the language model inside a larger module."""
+"""Search for the language model inside a larger module."""
 
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,8 @@ def find_language_model(
 ) -> "PreTrainedModel":
     """Return the Hugging Face causal language model inside ``module``.
 
-    It is found under any attribute name and inside the wrappers of ``torch.compile``, PEFT and
-    distributed training. Of several models, the only one with an unembedding is meant.
+    The model may have any attribute name and be inside the wrappers of ``torch.compile``, PEFT and
+    distributed training. Of several models, the only model with an unembedding is chosen.
 
     Args:
         module: Any module, such as a LightningModule, or the model itself.
@@ -25,9 +25,9 @@ def find_language_model(
         The model itself, not a copy.
 
     Raises:
-        TypeError: If ``module`` is no module.
-        ValueError: If ``attribute`` names nothing, if there is no model or more than one, if it is
-            an encoder-decoder, or if PEFT adds virtual tokens to its input.
+        TypeError: If ``module`` is not a ``torch.nn.Module``.
+        ValueError: If ``attribute`` matches no submodule, if there is no model or more than one,
+            if the model is an encoder-decoder, or if PEFT adds virtual tokens to its input.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"{argument}: expected a torch.nn.Module, got {type(module).__name__}")
@@ -49,7 +49,7 @@ def find_language_model(
 
 
 def named_submodule(module: nn.Module, name: str, *, argument: str) -> nn.Module:
-    """Return the submodule of that dotted name, or say in one line that there is none."""
+    """Return the submodule with a dotted name; raise a ValueError if it does not exist."""
     try:
         return module.get_submodule(name)
     except AttributeError:
@@ -61,17 +61,17 @@ def named_submodule(module: nn.Module, name: str, *, argument: str) -> nn.Module
 
 
 def output_embedding(model: "PreTrainedModel") -> nn.Module | None:
-    """Return what the model's own accessor says is its unembedding."""
+    """Return the unembedding according to the model's own accessor."""
     module: nn.Module | None = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     return module
 
 
 def _outermost_models(module: nn.Module) -> dict[str, "PreTrainedModel"]:
-    """Name and model, without the models that are part of another one."""
+    """Return the models by name, without models that are part of another model."""
     from transformers import PreTrainedModel  # noqa: PLC0415
 
     models = {name: m for name, m in module.named_modules() if isinstance(m, PreTrainedModel)}
-    # A part may be registered before the model it belongs to, under a name that does not say so.
+    # A part may be registered before its model, under a name that does not show this.
     parts = {id(part) for model in models.values() for part in model.modules() if part is not model}
     return {name: model for name, model in models.items() if id(model) not in parts}
 

@@ -1,4 +1,4 @@
-"""Texts in batches: right-padded, and of one length where a batch changes what a text becomes."""
+"""Batches of texts: right-padded, and of equal length if the batch changes the vectors."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,28 +11,31 @@ from torch import Tensor, nn
 
 _Read = Callable[[Sequence[int]], Mapping[str, Tensor]]
 
-# Relative to a vector's norm: well above what another order of the same sums changes.
+# Relative to a vector's norm; well above the rounding error of another order of summation.
 _TOLERANCE, _HALF_TOLERANCE = 1e-4, 0.05
 _SEEN: WeakKeyDictionary[nn.Module, dict[tuple[int, int], bool]] = WeakKeyDictionary()
 _SINGLE = torch.float32.itemsize
-# What `transformers` keeps of the longest text, beside buffers.
+# Attributes besides buffers that `transformers` changes after the longest text so far.
 _REMEMBERED = ("max_seq_len_cached", "attention_scaling")
 
 
-def divided(
+def batch_indices(
     model: nn.Module, ids: Sequence[Sequence[int]], batch_size: int, read: _Read
 ) -> list[list[int]]:
-    """Return indices of texts in batches, longest first: little padding, memory's peak at once.
+    """Return the indices of the texts of each batch, longest texts first.
+
+    This order needs little padding, and the first batch needs the most memory.
 
     Some position encodings (LongRoPE, dynamic NTK scaling) take their frequencies from the longest
-    text of a batch. This is found by reading the shortest text alone and beside the longest one,
-    once for each model and pair of lengths; the texts of a batch then have one length.
+    text of a batch. To detect them, the shortest text is read alone and together with the longest
+    text, once for each model and pair of lengths. If its vectors differ, all texts of a batch have
+    the same length.
 
     Args:
-        model: The model that reads them.
+        model: The model that reads the texts.
         ids: Token ids of the texts.
         batch_size: Largest number of texts in a batch.
-        read: Returns the vectors of the texts with these indices, by layer.
+        read: Function from indices of texts to the vectors of these texts, by layer.
     """
     order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
     groups = [order]
@@ -46,18 +49,18 @@ def divided(
 
 
 def right_padded(ids: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
-    """Return ids and mask of shape (B, T); the mask alone says what is padding."""
-    lengths = torch.tensor([len(one) for one in ids])
+    """Return ids and mask of shape (B, T); only the mask marks the padding."""
+    lengths = torch.tensor([len(tokens) for tokens in ids])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     padded = torch.zeros(mask.shape, dtype=torch.long)
-    padded[mask] = torch.tensor([token for one in ids for token in one])
+    padded[mask] = torch.tensor([token for tokens in ids for token in tokens])
     return {"input_ids": padded.to(device), "attention_mask": mask.long().to(device)}
 
 
 def num_positions(config: Any) -> int | None:  # noqa: ANN401 - any model's configuration
-    """Return how many tokens a model can read, None where its configuration sets no limit.
+    """Return the largest number of tokens of a text, None if the configuration has no limit.
 
-    Dynamic NTK scaling is meant for texts up to ``factor`` times as long as those of training.
+    Dynamic NTK scaling is meant for texts up to ``factor`` times as long as the training texts.
     """
     most: int | None = getattr(config, "max_position_embeddings", None)
     factors = [
@@ -67,13 +70,13 @@ def num_positions(config: Any) -> int | None:  # noqa: ANN401 - any model's conf
 
 
 def remembers_lengths(model: nn.Module) -> bool:
-    """Whether the longest text so far decides how the model encodes the positions of later ones."""
+    """Whether the longest text so far changes the position encodings of later texts."""
     return any(rope["rope_type"] == "dynamic" for rope in _ropes(_text_config(model)))
 
 
 @contextmanager
 def positions_restored(model: nn.Module) -> Iterator[None]:
-    """Give position encodings that remember the longest text their state back."""
+    """Restore the state of position encodings that depend on the longest text so far."""
     modules = [m for m in model.modules() if hasattr(m, "max_seq_len_cached")]
     modules = modules if remembers_lengths(model) else []
     attributes = [
@@ -84,7 +87,7 @@ def positions_restored(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        # A longer text gets new buffers; the values of the old ones stay as they are.
+        # A longer text creates new buffers; the old buffers keep their values.
         for module, remembered, tensors in zip(modules, attributes, buffers, strict=True):
             vars(module).update(remembered)
             for name, tensor in tensors.items():
@@ -94,12 +97,12 @@ def positions_restored(model: nn.Module) -> Iterator[None]:
 def _depends_on_batch(
     model: nn.Module, ids: Sequence[Sequence[int]], read: _Read, longest: int, shortest: int
 ) -> bool:
-    """Whether the shortest text's vectors are others beside the longest text."""
+    """Whether the vectors of the shortest text change in a batch with the longest text."""
     if len(ids[shortest]) == len(ids[longest]):
         return False
     if any(len(ids[longest]) > length for length in _lengths_of_change(model)):
         return True
-    # Whatever else its code does with a batch is the same at every step of its training.
+    # The code of a model does not change during training: the result holds for all its steps.
     seen = _SEEN.setdefault(model, {})
     lengths = len(ids[shortest]), len(ids[longest])
     if lengths not in seen:
@@ -117,17 +120,17 @@ def _differs(model: nn.Module, alone: Mapping[str, Tensor], together: Mapping[st
 
 
 def _lengths_of_change(model: nn.Module) -> list[int]:
-    """The lengths beyond which the model's encoding of positions changes for a whole batch."""
+    """Return the text lengths beyond which the position encodings of the batch change."""
     config = _text_config(model)
     most = getattr(config, "max_position_embeddings", None)
     trained = getattr(config, "original_max_position_embeddings", None)
-    found: list[int | None] = []
+    lengths: list[int | None] = []
     for rope in _ropes(config):
         if rope["rope_type"] == "dynamic":
-            found.append(most)
+            lengths.append(most)
         if rope["rope_type"] == "longrope":
-            found.append(rope.get("original_max_position_embeddings", trained))
-    return [length for length in found if length is not None]
+            lengths.append(rope.get("original_max_position_embeddings", trained))
+    return [length for length in lengths if length is not None]
 
 
 def _text_config(model: nn.Module) -> Any:  # noqa: ANN401 - any model's configuration
@@ -136,7 +139,7 @@ def _text_config(model: nn.Module) -> Any:  # noqa: ANN401 - any model's configu
 
 
 def _ropes(config: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401 - any model's configuration
-    """The settings of a model's rotary encodings: one, or one for each type of layer."""
+    """Return the settings of the rotary encodings: one mapping, or one for each type of layer."""
     settings = getattr(config, "rope_parameters", None) or {}
-    several = [settings, *settings.values()]
-    return [one for one in several if isinstance(one, Mapping) and "rope_type" in one]
+    candidates = [settings, *settings.values()]
+    return [rope for rope in candidates if isinstance(rope, Mapping) and "rope_type" in rope]

@@ -1,4 +1,4 @@
-"""One forward pass of a language model, seen layer by layer."""
+"""Hidden states of each layer from one forward pass of a language model."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,16 +23,17 @@ def captured_layers(
     inputs: Mapping[str, Tensor],
     pool: Callable[[Tensor], Tensor],
 ) -> dict[str, Tensor]:
-    """Run the model once and return what ``pool`` makes of each layer's hidden states.
+    """Run the model once and return the pooled hidden states of each layer.
 
     Args:
         parts: The model's parts.
-        layers: Names of the layers; only they are hooked.
+        layers: Names of the layers to capture; other layers get no hook.
         inputs: The batch, by the names of the model's arguments.
-        pool: Called while the pass runs, so that no layer's states of all tokens are kept.
+        pool: Function that pools the states of a layer. It is called during the pass, so that the
+            states of all tokens are not kept.
 
     Raises:
-        ValueError: If a layer is not passed through exactly once, or its shape is not
+        ValueError: If a layer is not run exactly once, or the shape of its hidden states is not
             (texts, tokens, d).
     """
     captured = _Captured(tuple(inputs["input_ids"].shape), pool)
@@ -54,12 +55,12 @@ def captured_layers(
 
 
 def run_body(parts: LanguageModelParts, inputs: Mapping[str, Tensor]) -> None:
-    """Run embedding and blocks on a batch, given by the names of the model's arguments."""
+    """Run embedding and blocks on a batch, given as arguments of the model by name."""
     parts.body(**accepted_arguments(parts.body, inputs))
 
 
 class _Captured:
-    """What one pass leaves of each layer, a new one for each pass."""
+    """Pooled hidden states of one pass; each pass needs a new object."""
 
     def __init__(self, shape: tuple[int, ...], pool: Callable[[Tensor], Tensor]) -> None:
         self.states: dict[str, Tensor] = {}
@@ -67,7 +68,7 @@ class _Captured:
         self._pool = pool
 
     def store(self, layer: str, hidden: object) -> None:
-        """Pool what was passed through the layer, or say that it is no hidden state."""
+        """Pool the hidden states of a layer; raise a ValueError if they are of another shape."""
         if layer in self.states:
             raise ValueError(f"{layer}: expected one pass through it, got two; name other blocks")
         shape = tuple(hidden.shape) if isinstance(hidden, Tensor) else type(hidden).__name__
@@ -82,11 +83,11 @@ class _Captured:
 
 @contextmanager
 def reading_mode(model: nn.Module) -> Iterator[None]:
-    """Run the body in eval mode, uncompiled, in the weights' own dtype, without gradients."""
+    """Use eval mode inside the ``with`` block, without compilation, autocast or gradients."""
     device = next(model.parameters()).device.type
     with (
         evaluation_mode(model),
-        # A compiled pass does not call hooks that came after it.
+        # A compiled model does not call hooks that were added after its compilation.
         torch.compiler.set_stance("force_eager"),
         torch.autocast(device, enabled=False),
     ):
@@ -94,7 +95,7 @@ def reading_mode(model: nn.Module) -> Iterator[None]:
 
 
 def _hooked(parts: LanguageModelParts, layer: str, store: _Store) -> RemovableHandle:
-    """Have ``store`` called with the layer's hidden states in the next pass."""
+    """Register ``store`` as a hook that gets the layer's hidden states in the next pass."""
     if layer == FINAL:
         if parts.unembedding in set(parts.body.modules()):
             return _before(parts.unembedding, store)
@@ -118,9 +119,9 @@ def _after(module: nn.Module, store: _Store) -> RemovableHandle:
 
 
 def accepted_arguments(body: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the arguments of a pass, without those that this model does not take."""
+    """Return the arguments of a pass, without arguments that the model does not accept."""
     arguments: dict[str, Any] = {**inputs, "use_cache": False}
-    # Else a model whose configuration asks for them would keep what no one reads.
+    # The configuration of a model may request these outputs; they would only use memory.
     arguments |= {"output_hidden_states": False, "output_attentions": False}
     names = inspect.signature(body.forward).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in names.values()):

@@ -1,4 +1,4 @@
-"""One vector per text and layer: the hidden states of a language model, pooled over tokens."""
+"""Hidden states of a language model, pooled to one vector per text and layer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ from toolkit.lm.architecture.layers import check_layers, layer_names
 from toolkit.lm.architecture.parts import LanguageModelParts, check_weights
 from toolkit.lm.architecture.search import find_language_model
 from toolkit.lm.reading.batches import (
-    divided,
+    batch_indices,
     num_positions,
     positions_restored,
     remembers_lengths,
@@ -58,38 +58,38 @@ def hidden_states(
     progress: bool = False,
     losses: LossMeter | None = None,
 ) -> dict[str, Tensor]:
-    """Return one vector per text for each layer, all layers from one pass over the texts.
+    """Return one vector per text and layer; one pass over the texts gives all layers.
 
-    The model runs in eval mode, uncompiled and without gradients, and is left as it was. A text's
-    vectors depend neither on the other texts of its batch nor on the tokenizer's padding side:
-    padding comes after a text's own tokens, which a causal model does not see and which leaves
-    absolute positions right. Where a longer text in the batch changes them all the same, as with
-    LongRoPE, only texts of one length run together. Non-finite values are returned as they are.
+    The model runs in eval mode, uncompiled and without gradients; afterwards its state is restored.
+    A text's vectors depend neither on the other texts of its batch nor on the tokenizer's padding
+    side: padding follows the tokens of a text, so a causal model does not see it, and absolute
+    positions stay correct. If a longer text in the batch changes the vectors nevertheless, as with
+    LongRoPE, only texts of equal length run together. Non-finite values are returned unchanged.
 
     Args:
         model: A Hugging Face causal language model, or a module that holds one.
-        tokenizer: Its tokenizer, called as it is: with the special tokens that it adds by itself.
+        tokenizer: Its tokenizer, used with the special tokens that it adds by default.
         texts: N texts, each with at least one token.
         pooling: ``last`` for the last token's state, ``mean`` for the mean over the tokens.
-        max_length: Longer texts are cut to so many tokens.
-        batch_size: How many texts run at once.
-        layers: Names of layers (`layer_names`), by default all of them. Only they are kept.
-        skip_first: Leave each text's first token, such as a BOS whose norm dwarfs the others', out
-            of the pooling; the model still reads it.
+        max_length: Largest number of tokens of a text; longer texts are cut.
+        batch_size: Number of texts in a batch.
+        layers: Names of the layers to return (`layer_names`), by default all of them.
+        skip_first: Leave each text's first token out of the pooling; the model still reads it. The
+            norm of a BOS token is often far larger than that of all other tokens.
         paths: Names of modules, for families that `language_model_parts` does not know.
-        progress: Show a bar on standard error once it takes longer than two seconds.
-        losses: Counts the losses of the predicted tokens in the same pass.
+        progress: Show a bar on standard error if the reading takes longer than two seconds.
+        losses: Meter that adds up the losses of the predicted tokens in the same pass.
 
     Returns:
         For each layer a float32 tensor of shape (N, d) on the CPU, in the order of ``texts``. d is
-        narrower for ``final`` where a projection comes before the unembedding (some OPT models).
+        smaller for ``final`` if a projection precedes the unembedding (some OPT models).
 
     Raises:
-        TypeError: If ``texts`` is no sequence of strings.
-        ValueError: If an option or a layer's name is none of those above, a text has no token to
-            pool or more tokens than the model has positions, the tokenizer has ids that the model
-            has not, the family is unknown, the weights are quantised, sharded or not loaded, or a
-            layer's module is not run.
+        TypeError: If ``texts`` is not a sequence of strings.
+        ValueError: If an option or the name of a layer is invalid, a text has no token to pool or
+            more tokens than the model has positions, the tokenizer has ids that the model lacks,
+            the family is unknown, the weights are quantised, sharded or not loaded, or the module
+            of a layer is not run.
     """
     instance("model", model, nn.Module)
     optional(text_mapping, "paths", paths)
@@ -111,12 +111,12 @@ def hidden_states(
     states: dict[str, Tensor] = {}
     counting = nullcontext() if losses is None else losses.whole_pass()
     with reading_mode(language_model), positions_restored(language_model), counting:
-        batches = divided(language_model, ids, batch_size, reader.read)
+        batches = batch_indices(language_model, ids, batch_size, reader.read)
         for indices in with_progress(batches, description="texts") if progress else batches:
-            # Ctrl-C and SIGTERM end the reading after a batch.
+            # Ctrl-C and SIGTERM end the reading after the current batch.
             with interruption.deferred():
-                found = reader.read(indices, losses)
-            for name, pooled in found.items():
+                vectors = reader.read(indices, losses)
+            for name, pooled in vectors.items():
                 if name not in states:
                     shape = (len(ids), pooled.shape[-1])
                     states[name] = torch.empty(shape, dtype=torch.float32, device="cpu")
@@ -125,7 +125,7 @@ def hidden_states(
 
 
 class _Reader:
-    """Lets a model read some of its texts at once."""
+    """Reads batches of texts with a model."""
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class _Reader:
         self._device = next(parts.embedding.parameters()).device
 
     def read(self, indices: Sequence[int], losses: LossMeter | None = None) -> dict[str, Tensor]:
-        """Return the pooled vectors of those texts by layer, on the CPU."""
+        """Return the pooled vectors of the texts with these indices by layer, on the CPU."""
         if remembers_lengths(self._parts.body):
-            # One token makes it forget the longest text so far.
+            # A text of one token resets position encodings that depend on the longest text.
             run_body(self._parts, right_padded([self._ids[indices[0]][:1]], self._device))
         inputs = right_padded([self._ids[index] for index in indices], self._device)
         pool = self._pool(inputs["attention_mask"])
@@ -155,7 +155,7 @@ class _Reader:
 
 
 class _Pool:
-    """Turns the states of a batch's tokens into one float32 vector per text."""
+    """Pools the token states of a batch to one float32 vector per text."""
 
     def __init__(self, mask: Tensor, *, pooling: Pooling, skip_first: bool) -> None:
         self._mask = mask.bool()
@@ -177,7 +177,7 @@ def check_encoding(
     skip_first: bool = False,
     progress: bool = False,
 ) -> None:
-    """Raise a ValueError unless these options of `hidden_states` say how a text is read."""
+    """Raise a ValueError unless these options of `hidden_states` are valid."""
     one_of("pooling", pooling, *get_args(Pooling))
     integer_at_least("max_length", max_length, 1)
     integer_at_least("batch_size", batch_size, 1)
@@ -198,7 +198,9 @@ def _chosen_layers(layers: Sequence[str] | None, num_blocks: int) -> list[str]:
 def check_fit(
     ids: Sequence[Sequence[int]], parts: LanguageModelParts, model: "PreTrainedModel"
 ) -> None:
-    """Refuse ids and positions that the model lacks: on a GPU they would end the process.
+    """Refuse token ids and lengths that the model does not support.
+
+    On a GPU they would end the process.
 
     Args:
         ids: Token ids of each text.
@@ -206,7 +208,8 @@ def check_fit(
         model: The model.
 
     Raises:
-        ValueError: If an id or a text's length is beyond the model's.
+        ValueError: If an id has no row in the embedding, or a text has more tokens than the model
+            has positions.
     """
     weight = parts.embedding.weight
     largest = max(map(max, ids))

@@ -1,4 +1,4 @@
-"""Losses of a language model without the logits of all tokens at once."""
+"""Token losses of a language model, without the logits of all tokens in memory at once."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 NOT_PREDICTED = -100
-# Logits of one chunk, 64 MiB in float32: few enough to be cheap, many enough to be fast.
+# Logits of one chunk, 64 MiB in float32: small enough for memory, large enough for speed.
 _LOGITS_AT_ONCE = 1 << 24
 _TOLERANCE = 1e-5
-# Whether the head alone gives each model's own loss: found out once.
+# Whether the head alone reproduces the loss of each model; tested once per model.
 _SEPARABLE: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def labels_of(inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return what is to be predicted, shape (B, T): the tokens, `NOT_PREDICTED` for padding.
+    """Return the labels, shape (B, T): the tokens, and `NOT_PREDICTED` for padding.
 
     Args:
-        inputs: ``input_ids``, and where there are any ``labels`` and ``attention_mask``.
+        inputs: ``input_ids``, and optionally ``labels`` and ``attention_mask``.
     """
     labels = inputs.get("labels", inputs["input_ids"])
     mask = inputs.get("attention_mask")
@@ -37,15 +37,15 @@ def labels_of(inputs: Mapping[str, Tensor]) -> Tensor:
 
 
 class LossMeter:
-    """Sums the losses of predicted tokens over passes that are made for something else.
+    """Adds up the losses of predicted tokens during passes that have another purpose.
 
-    The model's own head, with its bias, scaling and soft-capping, turns the hidden states of some
-    tokens at a time into logits. Where that does not give the model's own loss to 1e-5, which the
-    first text shows once for each model, the model makes a pass of its own with all logits.
+    The model's own head, with its bias, scaling and soft-capping, computes logits from the hidden
+    states of a chunk of tokens at a time. The first text shows, once for each model, whether this
+    reproduces the model's own loss to 1e-5. If not, the model runs again and keeps all logits.
 
     Args:
         model: A Hugging Face causal language model, or a module that holds one.
-        chunk: Tokens whose logits are there at once; by default what makes 64 MiB of them.
+        chunk: Number of tokens in a chunk; by default the logits of a chunk take 64 MiB.
 
     Attributes:
         complete: Whether all texts of a pass have been counted.
@@ -64,19 +64,19 @@ class LossMeter:
 
     @property
     def mean(self) -> float:
-        """Mean loss in nats per predicted token, NaN where there is none."""
+        """Mean loss in nats per predicted token, NaN without predicted tokens."""
         return self._loss_sum / self._num_predicted if self._num_predicted else nan
 
     @contextmanager
     def whole_pass(self) -> Iterator[None]:
-        """Count from zero, and note at the end of the body that all has been counted."""
+        """Reset the sum, and set ``complete`` when the ``with`` block ends without an error."""
         self._loss_sum, self._num_predicted, self.complete = 0.0, 0, False
         yield
         self.complete = True
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Keep what the head reads of the pass that the body makes."""
+        """Keep the input of the head from the pass inside the ``with`` block."""
 
         def keep(_module: nn.Module, _args: object, output: Any) -> None:  # noqa: ANN401
             self._hidden = output if isinstance(output, Tensor) else output[0]
@@ -90,19 +90,19 @@ class LossMeter:
                 handle.remove()
 
     def add(self, inputs: Mapping[str, Tensor]) -> None:
-        """Add the losses of the batch whose pass has just been watched."""
+        """Add the losses of the batch from the last watched pass."""
         self.count(self._token_losses(inputs))
 
     def count(self, losses: Tensor) -> None:
-        """Add the losses of tokens."""
+        """Add losses of tokens to the sum."""
         self._loss_sum += float(losses.double().sum())
         self._num_predicted += len(losses)
 
     def read(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Let the model read a batch.
+        """Run the model on a batch.
 
         Args:
-            inputs: ``input_ids`` of shape (B, T), and where there are any ``attention_mask`` and
+            inputs: ``input_ids`` of shape (B, T), and optionally ``attention_mask`` and
                 ``labels``.
 
         Returns:
@@ -114,7 +114,7 @@ class LossMeter:
         return self._token_losses(inputs)
 
     def last_states(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Return what the head reads at each text's last token; without a body, its logits."""
+        """Return the input of the head at each text's last token; without a body, the logits."""
         with self.watching():
             module = self.model if self._base is None else self._base
             output = module(**_accepted(module, inputs))
@@ -136,18 +136,18 @@ class LossMeter:
         chunks = zip(
             torch.split(states, self._chunk), torch.split(wanted, self._chunk), strict=True
         )
-        return torch.cat([_losses(self._logits(some), goals) for some, goals in chunks])
+        return torch.cat([_losses(self._logits(part), labels) for part, labels in chunks])
 
     def _is_separable(
         self, inputs: Mapping[str, Tensor], hidden: Tensor | None, predicted: Tensor
     ) -> bool:
-        """Whether head and hidden states alone give the model's own loss."""
+        """Whether head and hidden states alone reproduce the model's own loss."""
         if hidden is None or hidden.shape[:2] != inputs["input_ids"].shape:
             return False
         if self.model not in _SEPARABLE:
             row = int(predicted.sum(1).argmax())
             chosen = predicted[row]
-            own = self._own_logits({name: one[row : row + 1] for name, one in inputs.items()})
+            own = self._own_logits({name: value[row : row + 1] for name, value in inputs.items()})
             goals = labels_of(inputs)[row, 1:][chosen]
             try:
                 logits = self._logits(hidden[row, :-1][chosen])
@@ -162,7 +162,7 @@ class LossMeter:
         return _SEPARABLE[self.model]
 
     def _logits(self, states: Tensor) -> Tensor:
-        """Return the logits of states of shape (n, d): the model is run on them as on a text."""
+        """Return the logits of states of shape (n, d), which the model gets as one text."""
         with _returning(cast("nn.Module", self._base), states[None]):
             tokens = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
             logits: Tensor = self.model(**_accepted(self.model, {"input_ids": tokens})).logits
@@ -179,14 +179,14 @@ def is_meter(name: str, value: object) -> LossMeter:
 
 
 def _accepted(module: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return the arguments of a pass without labels, as far as the module takes them."""
+    """Return the arguments of a pass without labels that the module accepts."""
     arguments = {name: inputs[name] for name in ("input_ids", "attention_mask") if name in inputs}
     return accepted_arguments(module, arguments)
 
 
 @contextmanager
 def _returning(base: nn.Module, hidden: Tensor) -> Iterator[None]:
-    """Let the body return these hidden states, whatever it is given."""
+    """Let the body return these hidden states for any input."""
 
     def forward(*_args: object, **_options: object) -> _Output:
         return _Output(hidden)
@@ -203,7 +203,7 @@ def _returning(base: nn.Module, hidden: Tensor) -> Iterator[None]:
 
 
 class _Output(dict[str, Any]):
-    """What a body returns: hidden states, and None under every other name."""
+    """Output of a body: hidden states, and None under every other name."""
 
     def __init__(self, hidden: Tensor) -> None:
         super().__init__(last_hidden_state=hidden)

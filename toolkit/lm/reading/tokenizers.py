@@ -20,25 +20,25 @@ def token_ids(
     max_length: int,
     min_length: int = 1,
 ) -> list[list[int]]:
-    """Return each text's token ids with the special tokens that the tokenizer adds, unpadded.
+    """Return each text's token ids, with special tokens and without padding.
 
     Args:
-        tokenizer: Left as it was.
-        texts: The texts. One that begins with the first token's own text does not get it twice.
-        max_length: Longer texts are cut to so many tokens.
-        min_length: How many tokens a text needs at least.
+        tokenizer: The tokenizer; its settings are restored.
+        texts: The texts. A text that already begins with the BOS token does not get a second one.
+        max_length: Largest number of tokens of a text; longer texts are cut.
+        min_length: Smallest number of tokens of a text.
 
     Raises:
-        TypeError: If ``texts`` is no sequence of strings.
-        ValueError: If there is no text, one has too few tokens, or the special tokens alone are
-            more than ``max_length``.
+        TypeError: If ``texts`` is not a sequence of strings.
+        ValueError: If there is no text, a text has too few tokens, or the special tokens alone
+            exceed ``max_length``.
     """
     function("tokenizer", tokenizer)
     check_texts(texts)
     with _unchanged(tokenizer):
         encoded = tokenizer(list(texts), padding=False, truncation=True, max_length=max_length)
-    ids = [_once(tokenizer.bos_token_id, list(one)) for one in encoded["input_ids"]]
-    short = [index for index, one in enumerate(ids) if len(one) < min_length]
+    ids = [_once(tokenizer.bos_token_id, list(tokens)) for tokens in encoded["input_ids"]]
+    short = [index for index, tokens in enumerate(ids) if len(tokens) < min_length]
     if short:
         raise ValueError(
             f"texts: expected at least {min_length} token(s) to pool in each text, got "
@@ -53,7 +53,7 @@ def token_ids(
 
 
 def check_texts(texts: object) -> None:
-    """Raise a TypeError unless these are strings in an order, a ValueError if there are none."""
+    """Raise a TypeError unless ``texts`` are ordered strings, a ValueError if there are none."""
     ordered = isinstance(texts, Iterable) and not isinstance(texts, str | bytes | Mapping | Set)
     listed = list(texts) if isinstance(texts, Iterable) else []
     if not ordered or not all(isinstance(text, str) for text in listed):
@@ -65,13 +65,13 @@ def check_texts(texts: object) -> None:
 
 
 def _once(first: int | None, ids: list[int]) -> list[int]:
-    """Return ``ids`` without the first token's repetition."""
+    """Return ``ids`` without a repetition of the first token."""
     return ids[1:] if first is not None and ids[:2] == [first, first] else ids
 
 
 @contextmanager
 def _unchanged(tokenizer: "PreTrainedTokenizerBase") -> Iterator[None]:
-    """Give a fast tokenizer its truncation and padding back, which every call replaces."""
+    """Restore the truncation and padding of a fast tokenizer, which every call replaces."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         yield
@@ -89,7 +89,7 @@ def _unchanged(tokenizer: "PreTrainedTokenizerBase") -> Iterator[None]:
 
 
 def folder_tokenizer(folder: Path) -> "PreTrainedTokenizerBase | None":
-    """Return the tokenizer in a model's folder, None if there is none."""
+    """Return the tokenizer in a model's folder, None if the folder contains none."""
     if any((folder / name).is_file() for name in _TOKENIZER_FILES):
         return load_tokenizer(str(folder))
     return None
@@ -103,10 +103,10 @@ def load_tokenizer(
     Args:
         name: Folder, or name on the Hub.
         revision: Branch, tag or commit on the Hub.
-        gguf_file: Name of a GGUF file in the folder, which holds the tokenizer.
+        gguf_file: Name of a GGUF file in the folder that contains the tokenizer.
 
     Raises:
-        ValueError: If it cannot be had.
+        ValueError: If the tokenizer cannot be loaded.
     """
     from transformers import AutoTokenizer  # noqa: PLC0415
 
