@@ -5,21 +5,32 @@ from collections.abc import Iterator
 from typing import Any
 
 from callbacks.base import MeasurementCallback
-from toolkit.measures.declaration import NUM_NONFINITE, Measure
+from toolkit.measures.declaration import NUM_NONFINITE, Measure, Need
 
 
-def complete(cls: type[MeasurementCallback], declaration: Measure[Any]) -> None:
+def complete(
+    cls: type[MeasurementCallback], declaration: Measure[Any], *, inputs: frozenset[Need]
+) -> None:
     """Give a callback's class all that its measure declares.
 
     Args:
         cls: The class; its bases take the arguments that say which model and texts are measured,
             and when.
         declaration: Its measure.
+        inputs: Parts of a subject that the bases read.
+
+    Raises:
+        TypeError: If the class has a constructor, or the measure needs other parts of a subject.
     """
     if "__init__" in vars(cls):
         raise TypeError(
-            f"{cls.__name__}: expected no constructor beside a declaration, got one; declare the "
-            "options, or write the constructor in a subclass"
+            f"declaration: expected a class without a constructor, got {cls.__name__}.__init__; "
+            "declare the options, or write the constructor in a subclass"
+        )
+    if missing := sorted(declaration.needs - inputs):
+        raise TypeError(
+            f"declaration: expected TextCallback as the base of {cls.__name__}, because the "
+            f"measure needs {' and '.join(missing)}, got {cls.__mro__[1].__name__}"
         )
     complements = {
         "metric": declaration.name,
@@ -35,13 +46,16 @@ def complete(cls: type[MeasurementCallback], declaration: Measure[Any]) -> None:
 def _constructor(cls: type[MeasurementCallback], declaration: Measure[Any]) -> Any:  # noqa: ANN401
     """Return an ``__init__`` that takes the measure's options beside the arguments of the bases."""
     names = declaration.option_names
+    parameters = [*_keywords(declaration.options), *_inherited(cls)]
+    known = {each.name for each in parameters}
 
     def __init__(self: Any, **arguments: Any) -> None:  # noqa: ANN401, N807
+        for name in arguments.keys() - known:
+            raise TypeError(f"{cls.__name__}: expected no argument {name}; remove it")
         own = {name: arguments.pop(name) for name in names if name in arguments}
         super(cls, self).__init__(**arguments)
         self.options = declaration.options(**own)
 
-    parameters = [*_keywords(declaration.options), *_inherited(cls)]
     first = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     # The parser of configurations and help() read the signature.
     __init__.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]

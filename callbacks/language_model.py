@@ -14,7 +14,7 @@ from callbacks._held import held_tokenizer
 from callbacks.base import MeasurementCallback
 from callbacks.moment import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
-from toolkit.measures.declaration import Measure
+from toolkit.measures.declaration import Measure, Need
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.layer_order import in_layer_order
 from toolkit.runs.measuring import CountsTextLosses
@@ -57,12 +57,20 @@ class LanguageModelCallback(MeasurementCallback):
     metric: ClassVar[str] = ""
     heat_maps: ClassVar[Mapping[str, str]] = {}
     options: Any
+    _inputs: ClassVar[frozenset[Need]] = frozenset({"matrices"})
 
-    @override
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Complete the class from its declaration.
+
+        Raises:
+            TypeError: If the class has a method `measure` or a constructor instead of a
+                declaration, or the measure needs more than the base reads.
+        """
         if "declaration" in vars(cls):
-            complete(cls, cls.declaration)
-        super().__init_subclass__()
+            complete(cls, cls.declaration, inputs=cls._inputs)
+        elif "measure" in vars(cls) and not hasattr(cls, "declaration"):
+            raise TypeError(_no_declaration(cls))
+        super().__init_subclass__(**keywords)
 
     def __init__(
         self,
@@ -74,10 +82,7 @@ class LanguageModelCallback(MeasurementCallback):
         **options: Any,  # noqa: ANN401
     ) -> None:
         if not hasattr(self, "declaration"):
-            raise TypeError(
-                f"{type(self).__name__}: expected the declaration of a measure, got none; derive a "
-                "class that names one"
-            )
+            raise TypeError(_no_declaration(type(self)))
         super().__init__(**options)
         self.rows: Literal["tokenizer", "all"] = one_of("rows", rows, "tokenizer", "all")
         self.tokenizer = optional(valid_text, "tokenizer", tokenizer)
@@ -182,6 +187,13 @@ class LanguageModelCallback(MeasurementCallback):
         return held_tokenizer(trainer, pl_module)
 
 
+def _no_declaration(cls: type) -> str:
+    return (
+        f"declaration: expected that of a measure in {cls.__name__}, got none; add "
+        "declaration = ... to a subclass, or derive from MeasurementCallback"
+    )
+
+
 @cache
 def _named_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     """Return a tokenizer by its name, read once for all callbacks and steps."""
@@ -207,6 +219,7 @@ class TextCallback(LanguageModelCallback):
     """
 
     draws_values: ClassVar[bool] = True
+    _inputs: ClassVar[frozenset[Need]] = frozenset({"matrices", "texts", "labels"})
 
     def __init__(
         self,
