@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolkit.measures import MEASURES
 from toolkit.measures.documentation import page, table_lines
 
@@ -15,6 +17,7 @@ def test_the_page_of_metrics_is_written_from_the_declarations() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8") == page(MEASURES), WRITE
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page() -> None:
     command = [sys.executable, "-m", "toolkit.measures.documentation"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

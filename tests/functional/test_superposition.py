@@ -53,6 +53,7 @@ def test_percentiles_lie_between_neighbouring_norms() -> None:
     assert norm_percentiles(weight, (5, 50, 98)) == pytest.approx([1.5, 6.0, 10.8], rel=1e-15)
 
 
+@pytest.mark.slow
 def test_percentiles_of_more_values_than_torch_ranks() -> None:
     num_rows = 2**24 + 5
     weight = torch.arange(num_rows, dtype=torch.int32)[:, None]

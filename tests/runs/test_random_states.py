@@ -75,7 +75,13 @@ def fit(root: Path, run: str, *args: str) -> int:
     )
 
 
-@pytest.mark.parametrize("config", [NEOX, GPT2], ids=["gpt_neox", "gpt2"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(NEOX, id="gpt_neox"),
+        pytest.param(GPT2, id="gpt2", marks=pytest.mark.slow),
+    ],
+)
 def test_dropout_continues_bit_for_bit(
     tmp_path: Path, config: dict[str, Any], capfd: pytest.CaptureFixture[str]
 ) -> None:

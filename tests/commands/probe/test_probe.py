@@ -54,6 +54,14 @@ class Walked(NamedTuple):
     warned: list[str]
 
 
+@pytest.fixture(autouse=True)
+def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing in tests about rows: figures would take a third of their time."""
+    if request.function is not test_models_side_by_side:
+        monkeypatch.setattr("callbacks._recorder._figure_boards", lambda loggers: [])
+        monkeypatch.setattr("toolkit.commands.probe.report._heat_maps", lambda *_: {})
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four checkpoints, the second one with the weights of the first."""
