@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import Logger
 from torch import Tensor
 
 from callbacks.moment import Moment
-from toolkit.runs.folder import logger_folder
+from toolkit.runs.folder import logger_folder, used_error
 from toolkit.runs.identity import WeightsIdentity
 from toolkit.runs.model_logger import ModelLogger, is_walk
 from toolkit.runs.points import Point, measurement_rows
@@ -47,10 +47,7 @@ class Recorder:
         if self._path is None or not self._path.exists():
             return
         if any(row.step > 0 for row in read_measurements(self._path)):
-            raise ValueError(
-                "trainer.logger: expected a folder without an earlier run, got "
-                f"{self._path.parent}; give it another name or version"
-            )
+            raise used_error(self._path.parent)
 
     @property
     def table(self) -> MeasurementTable | None:

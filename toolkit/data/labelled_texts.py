@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from toolkit.functional._checks import is_integer, shown, valid_seed
+from toolkit.functional._checks import at_most, is_integer, shown, valid_seed
 
 _TRAIN, _TEST = range(2)
 
@@ -120,11 +120,14 @@ def _disjoint_draws(
         positions = generator.permutation(np.flatnonzero(np.asarray(pool.labels) == label))
         # The first classes take what is left over by an uneven division.
         quotas = [(size + len(classes) - 1 - label) // len(classes) for size in sizes]
-        if sum(quotas) > len(positions):
-            raise ValueError(
-                f"num_train, num_test: expected at most {len(positions)} texts of class {name!r} "
-                f"in {source}, got {sum(quotas)}; ask for fewer"
-            )
+        limit = f"{len(positions)} texts of class {name!r} in {source}"
+        at_most(
+            "num_train, num_test",
+            sum(quotas),
+            len(positions),
+            limit=limit,
+            advice="ask for fewer",
+        )
         ends = np.cumsum(quotas)
         for draw, end, quota in zip(draws, ends, quotas, strict=True):
             draw.extend(positions[end - quota : end].tolist())

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from toolkit.data.tokenized_corpus import TokenizedCorpus
+from toolkit.functional._checks import at_most
 
 Blocks = NDArray[np.int32]
 TokenBatch = dict[str, Tensor]
@@ -93,12 +94,15 @@ class ShuffledBlocks:
     def __init__(
         self, blocks: Blocks, batch_size: int, *, seed: int, rank: int = 0, num_ranks: int = 1
     ) -> None:
+        most = len(blocks) // num_ranks
+        at_most(
+            "batch_size",
+            batch_size,
+            most,
+            limit=f"{most}, the number of training blocks for each process",
+            advice="make it smaller or give more text",
+        )
         self.length = len(blocks) // (batch_size * num_ranks)
-        if self.length == 0:
-            raise ValueError(
-                f"batch_size: expected at most {len(blocks) // num_ranks}, the number of training "
-                f"blocks for each process, got {batch_size}; make it smaller or give more text"
-            )
         self._blocks, self._batch_size = blocks, batch_size
         self._seed, self._rank, self._num_ranks = seed, rank, num_ranks
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)

@@ -111,6 +111,41 @@ def integer_tensor(name: str, tensor: object, *, dims: tuple[int, ...] = (1,)) -
     return values
 
 
+def of_shape(
+    name: str, tensor: Tensor, shape: tuple[int, ...], *, reason: str = "", advice: str = ""
+) -> Tensor:
+    """Return ``tensor``, or raise a ValueError if it has another shape.
+
+    Args:
+        name: The public argument's name.
+        tensor: A checked tensor.
+        shape: The shape that it must have.
+        reason: What the message says after that shape, by default nothing.
+        advice: What the message says to do, by default nothing.
+    """
+    if tensor.shape != shape:
+        end = f"; {advice}" if advice else ""
+        raise ValueError(
+            f"{name}: expected shape {tuple(shape)}{reason}, got {tuple(tensor.shape)}{end}"
+        )
+    return tensor
+
+
+def one_length(name: str, columns: Sequence[Tensor]) -> None:
+    """Raise a ValueError unless all columns have the same number of values."""
+    sizes = [len(column) for column in columns]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"{name}: expected columns of one length, got lengths {sizes}")
+
+
+def as_many(name: str, values: Tensor, other_name: str, others: Tensor) -> None:
+    """Raise a ValueError unless two columns have the same number of values."""
+    if len(values) != len(others):
+        raise ValueError(
+            f"{name}: expected as many values as {other_name}, got {len(values)} and {len(others)}"
+        )
+
+
 def lift(tensor: Tensor) -> Tensor:
     """Lift half precision to float32 and integers to float64; leave float32 and float64 alone."""
     if not tensor.is_floating_point():
@@ -134,7 +169,9 @@ def integer_at_least(
     return value
 
 
-def at_most(name: str, value: int, most: int, *, limit: str = "", advice: str = "") -> int:
+def at_most(
+    name: str, value: int, most: int, *, limit: str = "", given: str = "", advice: str = ""
+) -> int:
     """Return ``value``, or raise a ValueError if it is above a limit that depends on other data.
 
     Args:
@@ -142,14 +179,32 @@ def at_most(name: str, value: int, most: int, *, limit: str = "", advice: str = 
         value: The value.
         most: Largest value that is allowed.
         limit: What the message calls the limit, by default the number.
+        given: What the message says was given, by default the value.
         advice: What the message says to do, by default nothing.
     """
-    return _limited(name, value, value <= most, f"at most {limit or most}", advice)
+    return _limited(name, value, value <= most, f"at most {limit or most}", advice, given=given)
 
 
 def fewer_than(name: str, value: int, end: int, *, limit: str = "", advice: str = "") -> int:
     """Check like `at_most`, but refuse the limit, too."""
     return _limited(name, value, value < end, f"fewer than {limit or end}", advice)
+
+
+def enough(
+    name: str, number: int, least: int, things: str, *, given: str = "", advice: str = ""
+) -> int:
+    """Return the number of some things, or raise a ValueError if it is too small.
+
+    Args:
+        name: The public argument's name.
+        number: Number of the things.
+        least: Smallest number that is allowed.
+        things: What the message calls them.
+        given: What the message says was given, by default the number.
+        advice: What the message says to do, by default nothing.
+    """
+    good = number >= least
+    return _limited(name, number, good, f"at least {least} {things}", advice, given=given)
 
 
 def number_of_draws(name: str, value: object, minimum: int) -> int:
@@ -380,10 +435,18 @@ def _within(name: str, value: Value, good: bool, expected: str) -> Value:  # noq
     return value
 
 
-def _limited(name: str, value: int, good: bool, expected: str, advice: str) -> int:  # noqa: FBT001
+def _limited(
+    name: str,
+    value: int,
+    good: bool,  # noqa: FBT001
+    expected: str,
+    advice: str,
+    *,
+    given: str = "",
+) -> int:
     if not good:
         end = f"; {advice}" if advice else ""
-        raise ValueError(f"{name}: expected {expected}, got {value}{end}")
+        raise ValueError(f"{name}: expected {expected}, got {given or value}{end}")
     return value
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from toolkit.functional._checks import integer_tensor
+from toolkit.functional._checks import enough, integer_tensor, of_shape
 
 
 class Split(NamedTuple):
@@ -24,11 +24,7 @@ def integer_labels(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
         ValueError: If ``labels`` holds no integers or is not of shape (N,).
     """
     labels = integer_tensor("labels", labels)
-    if labels.shape != rows.shape[-2:-1]:
-        raise ValueError(
-            f"labels: expected shape {tuple(rows.shape[-2:-1])}, one per row of features, "
-            f"got {tuple(labels.shape)}"
-        )
+    of_shape("labels", labels, rows.shape[-2:-1], reason=", one per row of features")
     return labels.to(rows.device, torch.int64)
 
 
@@ -41,8 +37,7 @@ def train_classes(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
     """
     classes = integer_labels(labels, rows)
     found = sorted(set(classes.tolist()))
-    if len(found) < 2:
-        raise ValueError(f"labels: expected at least 2 classes, got only class {found[0]}")
+    enough("labels", len(found), 2, "classes", given=f"only class {found[0]}")
     if found != list(range(len(found))):
         raise ValueError(
             f"labels: expected 0..{len(found) - 1} for {len(found)} classes, "

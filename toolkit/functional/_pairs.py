@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int, Int64
 from torch import Tensor
 
+from toolkit.functional._checks import enough
 from toolkit.functional._triangles import lower_gram
 from toolkit.functional.correlation import centered_ranks
 
@@ -43,10 +44,8 @@ class DistinctPoints(NamedTuple):
 
 def require_points(name: str, hidden: Float[Tensor, "*layers n d"]) -> None:
     """Raise a ValueError for fewer than three points, which have no two pairs to rank apart."""
-    if hidden.shape[-2] < 3:
-        raise ValueError(
-            f"{name}: expected at least 3 points, got shape {tuple(hidden.shape)}; pass more texts"
-        )
+    given = f"shape {tuple(hidden.shape)}"
+    enough(name, hidden.shape[-2], 3, "points", given=given, advice="pass more texts")
 
 
 def first_twins(hidden: Float[Tensor, "n d"]) -> Int64[Tensor, " n"]:

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    enough,
     finite_float,
     integer_at_least,
     number_of_draws,
@@ -128,11 +129,14 @@ def _agreement(
     usable = [has_direction(rest, states) for rest, states in zip(residuals, hidden, strict=True)]
     keep = usable[0] & usable[1]
     num_points = int(keep.sum())
-    if num_points < 3:
-        raise ValueError(
-            "hidden_a, hidden_b: expected at least 3 texts with a direction left in both models, "
-            f"got {num_points} of {len(keep)} with remove = {remove}; remove fewer components"
-        )
+    enough(
+        "hidden_a, hidden_b",
+        num_points,
+        3,
+        "texts with a direction left in both models",
+        given=f"{num_points} of {len(keep)} with remove = {remove}",
+        advice="remove fewer components",
+    )
     models = []
     for rest, states, basis in zip(residuals, hidden, bases, strict=True):
         points = distinct_points(rest, keep, first_twins(states))

@@ -18,10 +18,12 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    enough,
     instance,
     integer_at_least,
     is_integer,
     number_at_least,
+    one_length,
     one_of,
     positive,
     real_tensor,
@@ -180,11 +182,14 @@ def fit_packing_law(
     """
     names = list(_constants(law, {}))
     log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
-    if len(observed) < len(names):
-        raise ValueError(
-            f"epsilons: expected at least {len(names)} usable points for law {law!r}, got "
-            f"{len(observed)} of {len(epsilons)}; fit more points"
-        )
+    enough(
+        "epsilons",
+        len(observed),
+        len(names),
+        f"usable points for law {law!r}",
+        given=f"{len(observed)} of {len(epsilons)}",
+        advice="fit more points",
+    )
     if law == "full" and np.ptp(log_dims) == 0:
         raise ValueError("dims: expected at least 2 different dimensions for law 'full', got 1")
 
@@ -247,9 +252,7 @@ def usable_points(
     """Return ln k, ln d and epsilon of the points that the law can describe."""
     given = {"num_vectors": num_vectors, "dims": dims, "epsilons": epsilons}
     checked = [real_tensor(name, column, dims=(1,)) for name, column in given.items()]
-    sizes = [len(column) for column in checked]
-    if len(set(sizes)) > 1:
-        raise ValueError(f"epsilons: expected columns of one length, got lengths {sizes}")
+    one_length("epsilons", checked)
     points = np.stack([column.double().cpu().numpy() for column in checked])
     minimum = 1 if law == "jl" else points[1]
     usable = np.isfinite(points).all(0) & (points > 0).all(0) & (points[0] > minimum)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float64, Real
 from torch import Tensor
 
-from toolkit.functional._checks import finite_real, integer_at_least, real_tensor
+from toolkit.functional._checks import enough, finite_real, integer_at_least, real_tensor
 from toolkit.functional._precision import full_precision
 from toolkit.functional._scale import row_norms, unit_rows
 from toolkit.functional._triangles import add_lower, lower_gram, mirror_lower
@@ -93,11 +93,9 @@ def finite_moments(
 
 def require_pairs(name: str, num_rows: int, num_dropped: int) -> None:
     """Raise a ValueError unless two rows are left."""
-    if num_rows - num_dropped < 2:
-        raise ValueError(
-            f"{name}: expected at least 2 non-zero rows, got {num_rows - num_dropped} of "
-            f"{num_rows}; pass more rows"
-        )
+    left = num_rows - num_dropped
+    given = f"{left} of {num_rows}"
+    enough(name, left, 2, "non-zero rows", given=given, advice="pass more rows")
 
 
 def pair_moments(

@@ -15,6 +15,7 @@ from toolkit.functional._checks import (
     integer_at_least,
     number_at_least,
     number_of_draws,
+    one_length,
     one_of,
     require_memory,
     shown,
@@ -256,8 +257,6 @@ def _resamples(constants: Mapping[str, Tensor], law: Law) -> list[dict[str, floa
             "take them from bootstrap_packing_law"
         )
     checked = [finite_real("constants", values, dims=(1,)) for values in constants.values()]
-    sizes = [len(values) for values in checked]
-    if len(set(sizes)) > 1:
-        raise ValueError(f"constants: expected columns of one length, got lengths {sizes}")
+    one_length("constants", checked)
     columns = [values.tolist() for values in checked]
     return [dict(zip(constants, row, strict=True)) for row in zip(*columns, strict=True)]

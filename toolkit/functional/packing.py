@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    enough,
     finite_real,
     integer_at_least,
     lift,
@@ -203,8 +204,7 @@ class _GramPenalty(torch.autograd.Function):
 
 def _checked(vectors: Tensor) -> Tensor:
     """Check ``vectors`` and lift half precision, keeping them in the graph."""
-    if finite_real("vectors", vectors).shape[0] < 2:
-        raise ValueError(f"vectors: expected at least 2 rows, got {len(vectors)}; pass more")
+    enough("vectors", len(finite_real("vectors", vectors)), 2, "rows", advice="pass more")
     return lift(vectors.resolve_neg())
 
 

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Real
 from torch import Tensor
 
-from toolkit.functional._checks import dense_tensor, finite_float, real_tensor
+from toolkit.functional._checks import dense_tensor, finite_float, of_shape, real_tensor
 from toolkit.functional._scale import times_power
 
 
@@ -89,11 +89,7 @@ def _checked(hidden: Tensor, mask: Tensor) -> tuple[Tensor, Bool[Tensor, "b t"]]
     mask = dense_tensor("mask", mask)
     if mask.dtype != torch.bool:
         mask = real_tensor("mask", mask)
-    if mask.shape != states.shape[-3:-1]:
-        raise ValueError(
-            f"mask: expected shape {tuple(states.shape[-3:-1])} like hidden's texts and tokens, "
-            f"got {tuple(mask.shape)}"
-        )
+    of_shape("mask", mask, states.shape[-3:-1], reason=" like hidden's texts and tokens")
     real = mask.to(states.device) != 0
     if not bool((real == mask).all()):
         raise ValueError("mask: expected 0 and 1 only, got other values; pass the attention mask")

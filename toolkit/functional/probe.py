@@ -14,6 +14,7 @@ from toolkit.functional._checks import (
     instance,
     integer_at_least,
     lift,
+    of_shape,
     positive,
     positives,
     source_of_draws,
@@ -127,11 +128,13 @@ def probe_accuracy(probe: LinearProbeResult, features: Tensor, labels: Tensor) -
     instance("probe", probe, LinearProbeResult)
     rows = finite_real("features", features, dims=(probe.mean.ndim + 1,))
     expected = (*probe.mean.shape[:-1], rows.shape[-2], probe.mean.shape[-1])
-    if rows.shape != expected:
-        raise ValueError(
-            f"features: expected shape {expected} as in the probe, got {tuple(rows.shape)}; "
-            "take the layers that the probe was fitted on"
-        )
+    of_shape(
+        "features",
+        rows,
+        expected,
+        reason=" as in the probe",
+        advice="take the layers that the probe was fitted on",
+    )
     classes = integer_labels(labels, rows)
     num_classes = probe.bias.shape[-1]
     if not 0 <= int(classes.min()) <= int(classes.max()) < num_classes:

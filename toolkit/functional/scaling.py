@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from toolkit.functional._checks import real_tensor
+from toolkit.functional._checks import as_many, enough, real_tensor
 
 
 class PowerLawResult(NamedTuple):
@@ -51,11 +51,14 @@ def fit_power_law(x: Tensor, y: Tensor) -> PowerLawResult:
     """
     log_x, log_y, usable = _log_points(x, y)
     log_x, log_y = log_x[usable], log_y[usable]
-    if len(log_x) < 2:
-        raise ValueError(
-            f"y: expected at least 2 points with positive finite x and y, got {len(log_x)} "
-            f"of {len(usable)}; fit more points"
-        )
+    enough(
+        "y",
+        len(log_x),
+        2,
+        "points with positive finite x and y",
+        given=f"{len(log_x)} of {len(usable)}",
+        advice="fit more points",
+    )
     if bool((log_x == log_x[0]).all()):
         raise ValueError(f"x: expected at least 2 different values, got only {float(x[usable][0])}")
     return _line(log_x, log_y, num_dropped=len(usable) - len(log_x))
@@ -112,7 +115,6 @@ def _log_points(
     """Logarithms in float64, and where both are usable."""
     x = real_tensor("x", x, dims=(1,)).double()
     y = real_tensor("y", y, dims=(1,)).double()
-    if x.shape != y.shape:
-        raise ValueError(f"y: expected as many values as x, got {len(y)} and {len(x)}")
+    as_many("y", y, "x", x)
     usable = (x > 0) & (y > 0) & torch.isfinite(x) & torch.isfinite(y)
     return x.log(), y.log(), usable

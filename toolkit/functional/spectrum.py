@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from toolkit.functional._checks import at_most, finite_float, flag, integer_at_least
+from toolkit.functional._checks import at_most, enough, finite_float, flag, integer_at_least
 from toolkit.functional._eigenvalues import (
     AlphaReQResult,
     Eigenvalues,
@@ -198,11 +198,7 @@ def component_alignment(features: Tensor, basis: Tensor, *, num_components: int 
 
 def require_rows(num_rows: int) -> int:
     """Return the number of rows, or raise a ValueError if it is below 3."""
-    if num_rows < MIN_ROWS:
-        raise ValueError(
-            f"features: expected at least {MIN_ROWS} rows, got {num_rows}; pass more points"
-        )
-    return num_rows
+    return enough("features", num_rows, MIN_ROWS, "rows", advice="pass more points")
 
 
 def _checked(features: Tensor, dims: tuple[int, ...] = (2, 3)) -> Float[Tensor, "l n d"]:

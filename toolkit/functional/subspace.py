@@ -145,10 +145,8 @@ def remove_components(hidden: Tensor, num_components: int) -> Tensor:
 
 def require_subspace(name: str, k: int, dim: int) -> None:
     """Raise a ValueError if a k-dimensional subspace does not fit."""
-    if k > dim:
-        raise ValueError(
-            f"{name}: expected at most d = {dim} dimensions, got k = {k}; choose a smaller subspace"
-        )
+    limit, given = f"d = {dim} dimensions", f"k = {k}"
+    at_most(name, k, dim, limit=limit, given=given, advice="choose a smaller subspace")
 
 
 def orthonormal_basis(name: str, basis: Tensor, dim: int) -> Tensor:

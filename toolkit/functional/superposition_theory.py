@@ -5,6 +5,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from toolkit.functional._checks import (
+    as_many,
     finite,
     finite_float,
     integers_at_least,
@@ -85,8 +86,7 @@ def slope_guide(x: Tensor, y: Tensor, exponent: float) -> Tensor:
     """
     finite("exponent", exponent)
     log_x, log_y = _log_positive("x", x), _log_positive("y", y)
-    if log_x.shape != log_y.shape:
-        raise ValueError(f"y: expected as many values as x, got {len(y)} and {len(x)}")
+    as_many("y", log_y, "x", log_x)
     line = (log_y.mean() - exponent * (log_x - log_x.mean())).exp()
     if not bool(torch.isfinite(line).all()):
         raise ValueError(

@@ -121,11 +121,7 @@ class SuperpositionAutoencoder(ScheduledModule):
         Raises:
             ValueError: If the batch has another number of features than the model.
         """
-        if batch.num_features != self.num_features:
-            raise ValueError(
-                f"num_features: expected {self.num_features} as in the model, got a batch with "
-                f"{batch.num_features}; give data and model the same number"
-            )
+        self._check_features(batch.num_features, "a batch")
         pairs = zip(self.weights, self.biases, strict=True)
         if self.step == "dense":
             inputs = batch.dense()
@@ -137,10 +133,13 @@ class SuperpositionAutoencoder(ScheduledModule):
     def setup(self, stage: str) -> None:
         data = getattr(self.trainer, "datamodule", None)
         given = getattr(data, "num_features", self.num_features)
-        if given != self.num_features:
+        self._check_features(given, "data")
+
+    def _check_features(self, number: int, place: str) -> None:
+        if number != self.num_features:
             raise ValueError(
-                f"num_features: expected {self.num_features} as in the model, got data with "
-                f"{given}; give data and model the same number"
+                f"num_features: expected {self.num_features} as in the model, got {place} with "
+                f"{number}; give data and model the same number"
             )
 
     @override

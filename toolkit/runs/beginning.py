@@ -12,7 +12,14 @@ from typing_extensions import override
 from toolkit.atomic import write_atomically
 from toolkit.console.held_stderr import HeldStderr, RefusedRunError
 from toolkit.console.training import FirstStep
-from toolkit.runs.folder import CONFIG, LAST_CHECKPOINT, log_folder, read_checkpoint, rewind
+from toolkit.runs.folder import (
+    CONFIG,
+    LAST_CHECKPOINT,
+    log_folder,
+    read_checkpoint,
+    rewind,
+    used_error,
+)
 from toolkit.runs.folder_lock import LOCK_NAME, locked
 from toolkit.runs.table import TABLE_NAME
 
@@ -141,10 +148,7 @@ def _check_unused(folder: Path) -> None:
     """Refuse a folder in which every point and row would be there twice."""
     written = (CONFIG, TABLE_NAME, "metrics.csv", EVENT_FILES)
     if any(path for pattern in written for path in folder.glob(pattern)):
-        raise ValueError(
-            f"trainer.logger: expected a folder without an earlier run, got {folder}; "
-            "give it another name or version"
-        )
+        raise used_error(folder)
 
 
 def _keep_earlier(folder: Path, config: str) -> None:

@@ -139,6 +139,14 @@ def logger_folder(loggers: Sequence[Logger]) -> Path | None:
     return None
 
 
+def used_error(folder: Path) -> ValueError:
+    """Return the error for a folder in which every row and point would be there twice."""
+    return ValueError(
+        f"trainer.logger: expected a folder without an earlier run, got {folder}; give it another "
+        "name or version"
+    )
+
+
 def rewind(version_folder: Path, *, spared: Collection[Path] = ()) -> int:
     """Drop what a killed run measured beyond its last checkpoint; return that checkpoint's step.
 

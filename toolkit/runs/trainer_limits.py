@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import lightning as L
 from lightning.pytorch.accelerators import AcceleratorRegistry
 
+from toolkit.functional._checks import at_most
+
 _DURATION = re.compile(r"\d+:\d\d:\d\d:\d\d")
 _LARGEST_SEED = 2**32 - 1
 # More than that are processes that wait for each other.
@@ -106,11 +108,9 @@ def check_processes(trainer: L.Trainer) -> None:
         ValueError: If there are more than eight to a processor.
     """
     most = _PROCESSES_PER_PROCESSOR * (os.cpu_count() or 1)
-    if trainer.strategy.root_device.type == "cpu" and trainer.num_devices > most:
-        raise ValueError(
-            f"trainer.devices: expected at most {most} processes on this machine's processors, "
-            f"got {trainer.num_devices}"
-        )
+    if trainer.strategy.root_device.type == "cpu":
+        limit = f"{most} processes on this machine's processors"
+        at_most("trainer.devices", trainer.num_devices, most, limit=limit)
 
 
 def check_seed(seed: int | bool | None) -> None:  # noqa: FBT001 - as Lightning has it

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from toolkit.functional._checks import enough
 from toolkit.functional.capacity import (
     PUBLISHED,
     Law,
@@ -118,11 +119,8 @@ def fitted_law(points: Sequence[PackingPoint], law: Law) -> CapacityLaw:
         ValueError: If the points are too few to tell the law's constants apart.
     """
     usable = [point for point in points if law == "jl" or point.num_vectors > point.dim]
-    if len(usable) < _FEWEST_POINTS[law]:
-        raise ValueError(
-            f"fit: expected at least {_FEWEST_POINTS[law]} packings with k > d for law {law!r}, "
-            f"got {len(usable)}; run more pairs"
-        )
+    things = f"packings with k > d for law {law!r}"
+    enough("fit", len(usable), _FEWEST_POINTS[law], things, advice="run more pairs")
     columns = [torch.tensor(column, dtype=torch.float64) for column in zip(*usable, strict=True)]
     fit = fit_packing_law(*columns, law=law)
     resamples = bootstrap_packing_law(*columns, law=law)

@@ -29,6 +29,7 @@ from toolkit.console.held_stderr import HeldStderr
 from toolkit.console.noise import without_noise
 from toolkit.console.run_parser import RunParser
 from toolkit.console.training import RunProgressBar
+from toolkit.functional._checks import at_most
 from toolkit.lightning_private import CLASS_PATH, OpenCLI
 from toolkit.lm.weights.zip_checksums import check_file
 from toolkit.runs.beginning import RunBeginning
@@ -308,11 +309,7 @@ def _check_processes(devices: object) -> None:
     """
     most = max(os.cpu_count() or 1, torch.accelerator.device_count(), _ALWAYS_ALLOWED_PROCESSES)
     number = int(devices) if str(devices).isdecimal() else 0  # type: ignore[call-overload]
-    if number > most:
-        raise ValueError(
-            f"trainer.devices: expected at most {most} on this machine, one process each, got "
-            f"{number}"
-        )
+    at_most("trainer.devices", number, most, limit=f"{most} on this machine, one process each")
 
 
 def without_option(args: list[str], option: str) -> list[str]:

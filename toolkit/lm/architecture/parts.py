@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from toolkit.functional._checks import lift
+from toolkit.functional._checks import lift, one_of
 from toolkit.lm.architecture.layers import FINAL, check_layers
 from toolkit.lm.architecture.norm_gain import norm_gain
 
@@ -72,8 +72,7 @@ def embedding_matrix(parts: LanguageModelParts, matrix: Literal["input", "output
         ValueError: If ``matrix`` has another value, or its weights are quantised, adapted, sharded
             or on the meta device.
     """
-    if matrix not in {"input", "output"}:
-        raise ValueError(f"matrix: expected 'input' or 'output', got {matrix!r}")
+    one_of("matrix", matrix, "input", "output")
     return _plain_matrix(matrix, parts.embedding if matrix == "input" else parts.unembedding)
 
 

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from toolkit.functional._checks import instance
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -29,8 +31,7 @@ def find_language_model(
         ValueError: If ``attribute`` matches no submodule, if there is no model or more than one,
             if the model is an encoder-decoder, or if PEFT adds virtual tokens to its input.
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"{argument}: expected a torch.nn.Module, got {type(module).__name__}")
+    instance(argument, module, nn.Module)
     if attribute is not None:
         module = named_submodule(module, attribute, argument="attribute")
     found = _outermost_models(module)

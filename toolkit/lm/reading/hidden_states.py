@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from toolkit.console.bar import with_progress
 from toolkit.functional._checks import (
+    at_most,
     flag,
     instance,
     integer_at_least,
@@ -220,8 +221,12 @@ def check_fit(
         )
     limit = num_positions(model.config.get_text_config())
     longest = max(range(len(ids)), key=lambda index: len(ids[index]))
-    if limit is not None and len(ids[longest]) > limit:
-        raise ValueError(
-            f"max_length: expected at most the model's {limit} positions, got text {longest} with "
-            f"{len(ids[longest])} tokens; lower max_length to {limit}"
+    if limit is not None:
+        at_most(
+            "max_length",
+            len(ids[longest]),
+            limit,
+            limit=f"the model's {limit} positions",
+            given=f"text {longest} with {len(ids[longest])} tokens",
+            advice=f"lower max_length to {limit}",
         )

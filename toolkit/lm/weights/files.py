@@ -179,6 +179,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def missing_error(file: str, label: str) -> ValueError:
+    """Return the error for a weight file that is not in its store."""
+    return ValueError(f"source: expected the file {file} in {label}, got none")
+
+
 def packed_error(name: str, label: str, kind: str) -> ValueError:
     """Return the error for a matrix of packed numbers, which are not its entries."""
     return ValueError(

@@ -13,6 +13,7 @@ from toolkit.lm.weights.files import (
     StoredWeights,
     dtype_name,
     files_of_part,
+    missing_error,
     packed_error,
     shown_name,
     weight_map,
@@ -85,7 +86,7 @@ class PickledWeights(StoredWeights[Tensor]):
     def _read(self, file: str) -> dict[str, Tensor]:
         path = self._store.path(file)
         if path is None:
-            raise ValueError(f"source: expected the file {file} in {self._store.label}, got none")
+            raise missing_error(file, self._store.label)
         # A file of the old format cannot be mapped and is read as a whole.
         self.bytes_read += 0 if is_zip(path) else path.stat().st_size
         return _state(load_plain(path), path)

@@ -15,6 +15,7 @@ from toolkit.lm.weights.files import (
     StoredWeights,
     dtype_name,
     files_of_part,
+    missing_error,
     packed_error,
     shown_name,
     weight_map,
@@ -94,7 +95,7 @@ class SafetensorsWeights(StoredWeights[_Entry]):
     def _open(self, file: str) -> CountedReader:
         reader = self._store.open(file)
         if reader is None:
-            raise ValueError(f"source: expected the file {file} in {self._store.label}, got none")
+            raise missing_error(file, self._store.label)
         return reader
 
 
