@@ -1,1 +1,1 @@
-"""What a person sees: messages, bars, tables, and the parsers of what was typed."""
+"""The terminal: messages, progress bars, tables, and the parsers of command lines."""

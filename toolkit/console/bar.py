@@ -1,4 +1,4 @@
-"""A progress bar for what takes long."""
+"""Progress bars for long work."""
 
 import io
 import re
@@ -10,12 +10,12 @@ from typing import TypeVar
 
 _Item = TypeVar("_Item")
 _SECONDS_BEFORE_IT_SHOWS = 2.0
-# How tqdm writes how far it is.
+# The count in the text of a tqdm bar.
 _COUNT = re.compile(r"(\d+)/(\d+) \[")
 
 
 def with_progress(items: Sequence[_Item], *, description: str) -> Iterator[_Item]:
-    """Yield the items; once that takes long, a bar on standard error tells how far it is."""
+    """Yield the items; when this takes long, show a progress bar on standard error."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 
@@ -35,10 +35,10 @@ def with_progress(items: Sequence[_Item], *, description: str) -> Iterator[_Item
 
 
 class OtherBar(io.StringIO):
-    """Standard error for code with a bar of its own, which is told to another one instead.
+    """Replacement of standard error for code with its own bar; it feeds the count to our bar.
 
     Args:
-        tell: Called with what has been done and the whole, each time the other bar writes.
+        tell: Called with the amount done and the total, each time the other bar writes.
     """
 
     def __init__(self, tell: Callable[[int, int], None]) -> None:
@@ -46,7 +46,7 @@ class OtherBar(io.StringIO):
         self._tell = tell
 
     def write(self, text: str) -> int:
-        """Keep nothing of the text but its count."""
+        """Take the count from the text and drop the rest."""
         for done, whole in _COUNT.findall(text):
             self._tell(int(done), int(whole))
         return len(text)
@@ -54,18 +54,18 @@ class OtherBar(io.StringIO):
 
 @contextmanager
 def counting_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar with the time on a terminal's standard error, from the beginning on.
+    """Show a bar with the elapsed time at once, if standard error is a terminal.
 
     Args:
-        description: What takes long.
+        description: Name of the work.
 
     Yields:
-        A function that is told what has been done and the whole.
+        A function that takes the amount done and the total.
     """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
-    # This very stream, whatever stands in for standard error in the meantime.
+    # The present stream: standard error may be replaced while the bar is shown.
     console = Console(file=sys.stderr)
     bar = Progress(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""Standard error of a command: one line, and nothing else, if it fails before its first step."""
+"""Standard error of a command: a single line if the command fails before its first step."""
 
 import io
 import logging
@@ -20,18 +20,18 @@ from toolkit.interruption import Interrupted, interruption
 _USAGE_ERROR = 2
 _INTERRUPTED = 128 + signal.SIGINT
 _MAX_LENGTH = 500
-# Their messages say what is wrong without the class name.
+# The messages of these classes are complete without the class name.
 _TELLING = ("ArgumentError", "MisconfigurationException", "OSError", "TypeError", "ValueError")
 
 
 class HeldStderr(io.TextIOBase):
-    """Standard error that keeps what is written to it until the command's first step.
+    """Standard error that holds back all text until the command's first step.
 
-    Progress bars, which return the carriage, pass at once on a terminal: a download may take long.
+    On a terminal, text with a carriage return passes at once: it is a progress bar.
 
     Args:
-        stream: Where everything goes in the end.
-        hold: Whether to keep anything at all.
+        stream: The stream that receives the text in the end.
+        hold: Whether to hold text back.
     """
 
     def __init__(self, stream: TextIO, *, hold: bool = True) -> None:
@@ -41,37 +41,37 @@ class HeldStderr(io.TextIOBase):
         self._holding = hold
 
     def write(self, text: str) -> int:
-        """Keep the text, or pass it on."""
+        """Hold the text back, or pass it on."""
         if self._holding and not ("\r" in text and self.isatty()):
             self._held.append(text)
             return len(text)
         return self._stream.write(text)
 
     def show(self, text: str) -> None:
-        """Write the text at once, past what is kept."""
+        """Write the text at once, before the text that is held back."""
         self._stream.write(text)
         self.flush()
 
     def start(self) -> None:
-        """Note that the first step begins: write what was kept, and keep nothing any more."""
+        """Note that the first step begins; write the held text and hold back no more."""
         self.started = True
         self.release()
 
     def release(self) -> None:
-        """Write what was kept, and keep nothing any more."""
+        """Write the held text and hold back no more."""
         text = "".join(self._held)
         self.drop()
-        # On a terminal a progress bar stands in for sys.stderr, and writes above itself.
+        # On a terminal a progress bar may replace sys.stderr; it writes text above itself.
         (sys.stderr if self.isatty() else self._stream).write(text)
         self.flush()
 
     def drop(self) -> None:
-        """Forget what was kept, and keep nothing any more."""
+        """Drop the held text and hold back no more."""
         self._holding = False
         self._held.clear()
 
     def flush(self) -> None:
-        """Flush what was passed on."""
+        """Flush the stream behind."""
         self._stream.flush()
 
     @property
@@ -93,7 +93,7 @@ class HeldStderr(io.TextIOBase):
 
 
 class RefusedRunError(ValueError):
-    """Refuses a run for a fault that only its first steps could show: nothing of it is kept."""
+    """Refuses a run for a fault that its first steps reveal; the run's files are removed."""
 
 
 def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
@@ -102,7 +102,7 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
     Args:
         action: The command; it calls ``start`` of its argument when its first step begins, and
             returns its exit code.
-        debug: Whether to keep nothing back and to show tracebacks.
+        debug: Whether to hold no text back and to show tracebacks.
 
     Returns:
         The command's code, also that of a SystemExit; 2 after an exception before the first
@@ -119,7 +119,7 @@ def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:
         out.flush()
         if out.error is not None:
             held.write(f"standard output: {out.error.strerror}\n")
-            # What a run has written to its folder is whole; a mere answer is lost.
+            # The files of a run are complete; an answer on standard output is lost.
             code = code or int(not held.started)
     return code
 
@@ -145,7 +145,7 @@ def _run(action: Callable[[HeldStderr], int], held: HeldStderr, *, debug: bool) 
 
 
 def show_at_once(text: str) -> None:
-    """Write to standard error, past what is kept until the command's first step."""
+    """Write to standard error at once, even before the command's first step."""
     if isinstance(sys.stderr, HeldStderr):
         sys.stderr.show(text)
     else:
@@ -153,7 +153,7 @@ def show_at_once(text: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what is wrong in one line that names the argument."""
+    """Return an error's message as one line that names the argument."""
     if isinstance(error, OSError) and error.filename is not None:
         text = f"{error.filename}: {error.strerror}"
     else:
@@ -171,7 +171,7 @@ def _failed(error: Exception, held: HeldStderr, *, debug: bool) -> int:
         traceback.print_exception(error)
     else:
         held.drop()
-        # Of a run that has begun they tell what is kept, and how to go on.
+        # For a run that has begun, the notes name the kept checkpoint and how to continue.
         notes = getattr(error, "__notes__", ()) if held.started and not is_refused else ()
         held.write("".join(f"{line}\n" for line in (f"error: {one_line(error)}", *notes)))
     return 1 if held.started and not is_refused else _USAGE_ERROR
@@ -192,7 +192,7 @@ def _exit_code(leaving: SystemExit) -> int:
 
 @contextmanager
 def _held_stderr(*, hold: bool) -> Iterator[HeldStderr]:
-    """Put a `HeldStderr` in place of standard error, for log handlers as well."""
+    """Replace standard error by a `HeldStderr`, in log handlers as well."""
     stream = sys.stderr
     held = HeldStderr(cast("TextIO", ShownText(stream)), hold=hold)
     _redirect_handlers(stream, held)
@@ -206,7 +206,7 @@ def _held_stderr(*, hold: bool) -> Iterator[HeldStderr]:
 
 @contextmanager
 def _threads_without_full_disks() -> Iterator[None]:
-    """Say nothing of a full disk in TensorBoard's thread: its next point raises it again."""
+    """Show no error of a full disk from TensorBoard's thread; its next point raises it again."""
     hook = threading.excepthook
 
     def quiet(failure: threading.ExceptHookArgs) -> None:
@@ -223,7 +223,7 @@ def _threads_without_full_disks() -> Iterator[None]:
 def _redirect_handlers(source: TextIO | HeldStderr, target: TextIO | HeldStderr) -> None:
     loggers = [logging.root, *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
-        # Not those that look up sys.stderr each time, of which this attribute is a property.
+        # Handlers where the attribute is a property read sys.stderr at each message.
         if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is source:
             handler.setStream(target)
 

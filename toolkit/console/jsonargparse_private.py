@@ -10,16 +10,16 @@ from typing import Any
 
 from typing_extensions import override
 
-# Attributes by the object that has them.
+# Attributes by the object that they belong to.
 NAMES: dict[str, tuple[str, ...]] = {
     "parser": ("_option_string_actions", "_parse_optional"),
-    # It has no underscore, and no documentation: `toolkit.runs.config` overrides it.
+    # Public by its name but not documented; `toolkit.runs.config` overrides it.
     "config_action": ("apply_config",),
 }
 
 
 class OpenParser(argparse.ArgumentParser):
-    """A parser that lists its options, and whose actions can be replaced for one call."""
+    """A parser that lists its options and lets a subclass replace an action for one call."""
 
     def option_strings(self) -> list[str]:
         """Return all options, with their dashes."""
@@ -37,7 +37,7 @@ class OpenParser(argparse.ArgumentParser):
     def _parse_optional(self, arg_string: str) -> Any:
         parse_optional: Callable[[str], Any] = super()._parse_optional
         found = parse_optional(arg_string)
-        # Some versions of Python return a list of all actions, others the only one.
+        # Some versions of Python return a list of actions, others a single action.
         if isinstance(found, list):
             return [(self.action_to_call(action), *rest) for action, *rest in found]
         return found if found is None else (self.action_to_call(found[0]), *found[1:])

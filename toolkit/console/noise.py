@@ -1,4 +1,4 @@
-"""Messages of Lightning that nobody who types a command can act on, each with its reason."""
+"""Messages of Lightning that are useless to users of a command, each with its reason."""
 
 import logging
 import warnings
@@ -13,23 +13,23 @@ _WARNINGS: tuple[tuple[str, type[Warning]], ...] = (
     (r"\s*By default only one JsonargparseDeprecationWarning", DeprecationWarning),
     # On a cluster's login node; a run on one machine needs no srun.
     (r"The `srun` command is available on your system", UserWarning),
-    # A version folder is not empty when its run is continued, which was asked for.
+    # The version folder of a continued run is not empty, on purpose.
     (r"Checkpoint directory .* exists and is not empty", UserWarning),
-    # The lock of a run lies in its folder; a folder with an earlier run has been refused.
+    # The folder holds the run's lock; a folder with an earlier run has been refused before.
     (r"Experiment logs directory .* exists and is not empty", UserWarning),
-    # A new version folder starts from a checkpoint of another one, which was asked for.
+    # The user asked to start a new version from a checkpoint of another version.
     (r"The dirpath has changed from ", UserWarning),
-    # With another interval, or none, the names of older files are all that is not restored.
+    # Only the names of older files are not restored if the interval has changed.
     (r"Be aware that when using `ckpt_path`.* \[\"RunCheckpoint\{[^}]*\}\"\]", UserWarning),
 )
 _INFOS = (
     # Advertisements for packages that are not needed.
     "💡 Tip: ",
-    # Nobody misses an accelerator that was not asked for.
+    # An unused accelerator is no problem if the user did not ask for it.
     "TPU available: False",
-    # Products stay exact float32, as in the published runs: there is no option to set.
+    # Matrix products stay in exact float32 as in the published runs; there is no option.
     "You are using a CUDA device",
-    # Ctrl-C is answered by the command itself.
+    # The command itself handles Ctrl-C.
     "\nDetected KeyboardInterrupt",
 )
 _LOGGER = "lightning.pytorch.utilities.rank_zero"
@@ -37,7 +37,7 @@ _LOGGER = "lightning.pytorch.utilities.rank_zero"
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Leave the messages above out while the body runs."""
+    """Suppress the messages above while the body runs."""
     logger = logging.getLogger(_LOGGER)
     logger.addFilter(_is_news)
     try:
@@ -51,7 +51,7 @@ def without_noise() -> Iterator[None]:
 
 @contextmanager
 def said_once() -> Iterator[None]:
-    """Let each message of Lightning through once, however many trainers the body has."""
+    """Show each message of Lightning once, for any number of trainers in the body."""
     logger = logging.getLogger(_LOGGER)
     said: set[str] = set()
 

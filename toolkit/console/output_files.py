@@ -1,4 +1,4 @@
-"""Files that a command is asked to write: checked first, written last and in one step each."""
+"""Output files of commands: checked first, written last, each in one step."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ def check_outputs(*, csv: Path | None = None, figure: Path | None = None) -> Non
 
 
 def write_figure(path: Path, figure: "Figure") -> None:
-    """Write a figure, of the kind that the file's ending says; the folder is created when needed.
+    """Write a figure in the format of the file's ending; the folder is created if needed.
 
     Args:
         path: The file; its ending is one of `FIGURE_KINDS`.
@@ -49,7 +49,7 @@ def write_figure(path: Path, figure: "Figure") -> None:
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table, None and NaN as an empty cell; the folder is created when needed."""
+    """Write a table, None and NaN as an empty cell; the folder is created if needed."""
     cells = ([None if _is_nan(cell) else cell for cell in row] for row in rows)
     write_atomically(path, csv_text([header, *cells]).encode())
 
@@ -67,7 +67,7 @@ def json_text(content: object) -> str:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write indented JSON, NaN and infinity as null; the folder is created when needed."""
+    """Write indented JSON, NaN and infinity as null; the folder is created if needed."""
     write_atomically(path, _json(content).encode())
 
 
@@ -80,7 +80,7 @@ def _json(content: object) -> str:
 
 
 def _finite(content: object) -> object:
-    """Return the content with None for each number that JSON does not know."""
+    """Return the content with None for NaN and infinity, which JSON lacks."""
     if isinstance(content, float):
         return content if math.isfinite(content) else None
     if isinstance(content, dict):

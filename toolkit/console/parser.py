@@ -1,4 +1,4 @@
-"""Options of a command, refused in one line."""
+"""The parser of a command's options, with errors of one line."""
 
 import difflib
 from collections.abc import Iterable
@@ -11,26 +11,26 @@ _UNRECOGNIZED = "unrecognized arguments: "
 
 
 class OneLineParser(OpenParser):
-    """A parser that raises a ValueError instead of printing its usage and leaving.
+    """A parser that raises a ValueError instead of printing its usage and ending the process.
 
-    Options are given by their full names: what is an abbreviation today means another option once
-    there is a second one that begins alike.
+    Options have no abbreviations: an abbreviation becomes ambiguous when a later version adds an
+    option.
     """
 
     def __init__(self, **kwargs: Any) -> None:  # noqa: ANN401
         super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
-        """Leave it to the caller to say in one line what is wrong."""
+        """Raise the message; the caller shows it in one line."""
         message = with_nearest(message, self.option_strings())
         raise ValueError(message.removeprefix("argument --"))
 
 
 def with_nearest(message: str, options: Iterable[str]) -> str:
-    """Return argparse's message about unknown options, with the option that was meant.
+    """Return argparse's message about unknown options, with the most similar option.
 
     Args:
-        message: Any message of a parser; others come back unchanged.
+        message: A message of a parser; other messages are returned unchanged.
         options: All options, with their dashes.
     """
     if not message.startswith(_UNRECOGNIZED):
@@ -40,11 +40,11 @@ def with_nearest(message: str, options: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` for a name that is not known, nothing if no other is near.
+    """Return ``; did you mean ...?`` for an unknown name, empty if no name is similar.
 
     Args:
-        name: What was given.
-        known: Every right name.
+        name: The unknown name.
+        known: All known names.
     """
     known = sorted(known)
     complete = [right for right in known if right.startswith(name)] if name.strip("-") else []

@@ -1,4 +1,4 @@
-"""The one useful sentence in the nested messages of jsonargparse."""
+"""The useful sentence of a nested message of jsonargparse."""
 
 import re
 import sys
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from toolkit.console.parser import did_you_mean
 
 _OWN_CLASS = "; give a full class_path for a class of your own"
-# Where the classes of an option are that go by their short names.
+# The modules, by option, with classes that a short name can mean.
 _MODULES = {
     "callbacks": ("callbacks",),
     "model": ("toolkit.models",),
@@ -30,9 +30,9 @@ _EXPECTED = re.compile(r"Expected an? (?P<what>.+?)(\. Got value: (?P<got>.*))?"
 _GIVEN = re.compile(r"Given value: (.*?)(\. Got value: .*)?$")
 _NESTED = re.compile(r"NestedArg\(key='([^']+)', .*\)")
 _CALLABLE = re.compile(r"Type .* expects a function or a callable class: ")
-# Beginnings of messages that keep all their lines: the YAML reader's, or those of a typed text.
+# Messages that begin so keep all their lines.
 _WHOLE = ("Problems parsing config", "unrecognized arguments: ", "Option '")
-# Lines that frame a message, or tell of alternatives that were never meant.
+# Lines without information: frames of a message, and other types that were tried.
 _FRAME = re.compile(
     r"Does not validate against|Subtypes: |Errors:|Given value|Expected a <class 'NoneType'>"
     r"|Not a valid subclass of|Subclass types expect|a class path \(str\)|a dict with"
@@ -54,9 +54,9 @@ def shortened(message: str, *, from_parser: bool = False) -> str:
     r"""Return the deepest useful sentence of a parser's message, with the full key in front.
 
     Args:
-        message: Any message; one of another source comes back unchanged.
-        from_parser: Whether it is known to be a parser's. Then its last line is returned where
-            its sentences are none of those that jsonargparse writes today.
+        message: A message; messages from other sources are returned unchanged.
+        from_parser: Whether the message is known to come from a parser. Then an unknown message is
+            reduced to its last line.
 
     Example:
         >>> shortened("Parser key \"trainer.max_steps\":\n  Expected a <class 'int'>. Got value: x")
@@ -73,7 +73,7 @@ def shortened(message: str, *, from_parser: bool = False) -> str:
     if all(_EXPECTED.fullmatch(leaf.text) for leaf in alternatives):
         sentence = _unknown_class(alternatives) or _expectation(alternatives, lines)
     else:
-        # Of sentences that are none of jsonargparse's today, the last one says most.
+        # In an unknown message the last line has the most information.
         unknown = [leaf for leaf in leaves if leaf.keys == best.keys and not _is_known(leaf)]
         sentence = _reworded(best if _is_known(best) else unknown[-1])
     return ": ".join([*([".".join(best.keys)] if best.keys else []), sentence])
@@ -111,7 +111,7 @@ def _is_known(leaf: _Leaf) -> bool:
 
 
 def _unknown_class(alternatives: list[_Leaf]) -> str | None:
-    """The sentence for a name that is no class, where nothing but classes was asked for."""
+    """Return the sentence for a name that is no class, if all alternatives are classes."""
     texts = {leaf.text for leaf in alternatives} - {"Expected a <class 'list'>"}
     unknown = _UNKNOWN_CLASS.fullmatch(texts.pop()) if len(texts) == 1 else None
     if unknown is None or not unknown[1].isidentifier():
@@ -121,7 +121,7 @@ def _unknown_class(alternatives: list[_Leaf]) -> str | None:
 
 
 def _short_names(keys: tuple[str, ...]) -> list[str]:
-    """The names of the toolkit's own classes that an option takes, as far as they are imported."""
+    """Return the short names of the toolkit's classes, if imported, that an option takes."""
     options = set(".".join(keys).split("."))
     modules = [name for option in options for name in _MODULES.get(option, ())]
     contents = [vars(sys.modules[name]) for name in modules if name in sys.modules]
@@ -142,7 +142,7 @@ def _expectation(alternatives: list[_Leaf], lines: list[str]) -> str:
 
 
 def _needs_quotes(what: str, got: str) -> bool:
-    """Whether a text was due that YAML took for a number or a switch."""
+    """Return whether YAML read a number or a switch where a text was expected."""
     if "str" not in what.split():
         return False
     try:

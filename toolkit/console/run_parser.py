@@ -1,4 +1,4 @@
-"""The parser of the commands that take configurations: which value wins, and whom it reaches."""
+"""The parser of commands with configurations: the order of values, and their targets."""
 
 import argparse
 import sys
@@ -16,23 +16,23 @@ from toolkit.console.parser import DID_YOU_MEAN, did_you_mean, with_nearest
 
 yaml_text.install()
 _CONFIG = ("-c", "--config")
-# A file under any other option is part of a configuration, too: --trainer trainer.yaml.
+# Other options take parts of a configuration, too: --trainer trainer.yaml.
 _CONFIG_SUFFIXES = (".yaml", ".yml", ".json")
-# Options that only one of the commands has, and that tell whose configuration a file is.
+# Options of a single command: they show which command a configuration is for.
 _TELLING = {"trainer": "fit", "model": "fit", "checkpoint": "fit", "series": "probe"}
 
 
 class RunParser(OpenParser, LightningArgumentParser):
     """A parser for which the command line wins over configuration files, wherever it stands.
 
-    Options have no abbreviations. An option of a list of classes reaches the last of them, and
-    standard error says which one that is; with the name of a class, as in
-    ``--trainer.callbacks.ScalingLaw.schedule=5``, it reaches that one, and with a number behind
-    the name (``.SubspacePGA.2.k=5``) one of several, counted from 1.
+    Options have no abbreviations. An option of a list of classes changes the last class of the
+    list, and standard error names that class. With a class name, as in
+    ``--trainer.callbacks.ScalingLaw.schedule=5``, the option changes that class; a number after
+    the name (``.SubspacePGA.2.k=5``) chooses among several, counted from 1.
 
     Args:
-        command: Name of the command; None for the parsers that jsonargparse makes itself, of a
-            class's arguments.
+        command: Name of the command; None for the parsers of a class's arguments, which
+            jsonargparse creates.
         **kwargs: Arguments of jsonargparse's parser.
     """
 
@@ -58,11 +58,11 @@ class RunParser(OpenParser, LightningArgumentParser):
 
     @override
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Add to an unknown option the one that was meant, and leave."""
+        """Add the most similar option to the message about an unknown option, and end."""
         names = self.names()
         if (
             DID_YOU_MEAN not in message
-        ):  # the parser of a command passes its errors on to the main one
+        ):  # The parser of a command passes its errors to the main parser.
             message = with_nearest(message, [f"--{name}" for name in names])
         if isinstance(ex, KeyError) and message.startswith("Option '"):
             message += did_you_mean(message.split("'")[1], names)
@@ -77,14 +77,14 @@ class RunParser(OpenParser, LightningArgumentParser):
         return f"--{name}.help" in self.option_strings()
 
     def check_keys(self, content: Any, above: str = "") -> None:  # noqa: ANN401
-        """Check that a configuration has no key that is no option.
+        """Check that each key of a configuration is an option.
 
         Args:
-            content: What the file says.
-            above: The key above, with a dot behind.
+            content: The content of the file.
+            above: The key of the level above, with a dot at its end.
 
         Raises:
-            ValueError: If it has one.
+            ValueError: If a key is no option.
         """
         if not isinstance(content, dict):
             return
@@ -98,7 +98,7 @@ class RunParser(OpenParser, LightningArgumentParser):
 
     @override
     def action_to_call(self, action: argparse.Action | None) -> argparse.Action | None:
-        # One that sets a value of one argument says whom it reaches.
+        # An option that sets a single argument reports which class it has changed.
         if action is None or action.nargs is not None or isinstance(action, ActionConfigFile):
             return action
         return _Watched(action)
@@ -110,11 +110,11 @@ def files_first(
     """Return the arguments of a command with configuration files before everything else.
 
     Args:
-        args: Options and values, in which files and other values keep their order.
-        classes: Names of options whose values are classes. These stand before the files, too: a
+        args: Options and values; files keep their order, and so do other values.
+        classes: Names of options whose values are classes. They are repeated before the files: a
             file may give the arguments of a class that the command line names.
-        groups: Names of options that stand for a class's arguments. They and classes take files,
-            too, which count as parts of the configuration.
+        groups: Names of options that stand for a class's arguments. Groups and classes also take
+            files, which are parts of the configuration.
 
     Example:
         >>> files_first(["--trainer.max_steps=7", "--config", "toy.yaml"])
@@ -135,7 +135,7 @@ def files_first(
 
 
 def _kind(unit: list[str], classes: Sequence[str], groups: Sequence[str]) -> str:
-    """What an option with its value is: a file, a part of one, a class, or any other."""
+    """Return the kind of an option: a file, a part of a file, a class, or other."""
     option, _, value = " ".join(unit).replace("=", " ", 1).partition(" ")
     if option in _CONFIG or (option.startswith("-c") and not option.startswith("--")):
         return "config"
@@ -146,40 +146,40 @@ def _kind(unit: list[str], classes: Sequence[str], groups: Sequence[str]) -> str
 
 
 def command_of(content: Any) -> str | None:  # noqa: ANN401
-    """Return the command that a configuration is for, None where any may take it."""
+    """Return the command that a configuration is for, None if it fits every command."""
     keys = content if isinstance(content, dict) else {}
     return next((command for key, command in _TELLING.items() if key in keys), None)
 
 
 def say_dropped(before: Namespace, after: Namespace) -> None:
-    """Write on standard error which arguments a change of class has dropped, a line each."""
+    """Write to standard error, one line for each class, the arguments that its change dropped."""
     for line in _dropped(before, after, ""):
         sys.stderr.write(f"{line}\n")
 
 
 def _is_group(name: str, names: Sequence[str]) -> bool:
-    """Whether the arguments of a class are options of their own: trainer, checkpoint."""
+    """Return whether a name has options below it, as trainer and checkpoint have."""
     return any(known.startswith(f"{name}.") for known in names)
 
 
 def _is_option(name: str, names: Sequence[str]) -> bool:
-    """Whether a key is an option, or an argument of a class that an option names."""
+    """Return whether a key is an option, or an argument of a class that an option names."""
     parts = name.split(".")
     above = [".".join(parts[:end]) for end in range(1, len(parts))]
     return name in names or any(key in names and not _is_group(key, names) for key in above)
 
 
 class _AsTyped(str):
-    """A value that jsonargparse hands on to the parser of a class as it was typed.
+    """A value that reaches the parser of a class exactly as it was typed.
 
-    It would read any other text, and hand on what Python prints for that: None for null.
+    Otherwise jsonargparse would read it and pass on Python's form of it: None for null.
     """
 
     __slots__ = ()
 
 
 class _Watched(argparse.Action):
-    """Says whom an option reached, and what it dropped; the action behind does the work."""
+    """Reports the class that an option changed and the arguments it dropped; wraps an action."""
 
     def __init__(self, action: argparse.Action) -> None:
         names = ("option_strings", "dest", "nargs", "const", "default", "type", "choices")
@@ -194,7 +194,7 @@ class _Watched(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Do what the action does, for the right one of a list."""
+        """Run the wrapped action for the right entry of a list."""
         config: Any = namespace
         before = config.clone()
         key = self._key(option_string)
@@ -204,7 +204,7 @@ class _Watched(argparse.Action):
         elif key and _is_class(target):
             self._set(parser, config, values, key)
         elif "." in key and isinstance(target, dict):
-            # jsonargparse would drop what stands beside the entry.
+            # jsonargparse would drop the other entries.
             content: Any = _with_entry(target, key, values)
             self._action(parser, config, content, self.option_strings[0])
         else:
@@ -215,11 +215,11 @@ class _Watched(argparse.Action):
     def _set_member(
         self, parser: argparse.ArgumentParser, config: Namespace, values: str, key: str
     ) -> None:
-        """Give the value to one of a list."""
+        """Set the value in one entry of a list."""
         members = config[self.dest]
         chosen, key = _chosen(members, key, self.dest)
         others = [member for i, member in enumerate(members) if i != chosen]
-        # jsonargparse gives the value to the last one.
+        # jsonargparse sets the value in the last entry.
         config[self.dest] = [*others, members[chosen]]
         self._set(parser, config, values, key)
         *others, changed = config[self.dest]
@@ -234,7 +234,7 @@ class _Watched(argparse.Action):
         self._action(parser, config, values, f"{self.option_strings[0]}.{key}")
 
     def _key(self, option_string: str | None) -> str:
-        """The part of an option that stands behind this one's name."""
+        """Return the part of an option after this option's name."""
         for name in self.option_strings:
             if option_string is not None and option_string.startswith(f"{name}."):
                 return option_string.removeprefix(f"{name}.").removeprefix("init_args.")
@@ -242,7 +242,7 @@ class _Watched(argparse.Action):
 
 
 def _chosen(members: Sequence[Namespace], key: str, dest: str) -> tuple[int, str]:
-    """The position that an option is for, and its key there."""
+    """Return the position in the list that an option changes, and the key there."""
     names = [_class_name(member) for member in members]
     name, _, key_there = key.partition(".")
     if name not in names:
@@ -273,7 +273,7 @@ def _chosen(members: Sequence[Namespace], key: str, dest: str) -> tuple[int, str
 
 
 def _with_entry(content: dict[str, Any], key: str, text: str) -> dict[str, Any]:
-    """A copy of nested mappings with one entry more, or another value of it."""
+    """Return a copy of nested mappings with an entry added or replaced."""
     name, _, behind = key.partition(".")
     inner = content.get(name)
     if not behind:
@@ -290,7 +290,7 @@ def _class_name(member: Any) -> str:  # noqa: ANN401
 
 
 def _dropped(before: Any, after: Any, key: str) -> Iterator[str]:  # noqa: ANN401
-    """A line for each class that has changed and lost arguments."""
+    """Yield a line for each class that has changed and lost arguments."""
     if not (isinstance(before, Namespace) and isinstance(after, Namespace)):
         return
     old, new = vars(before), vars(after)
@@ -306,6 +306,6 @@ def _dropped(before: Any, after: Any, key: str) -> Iterator[str]:  # noqa: ANN40
 
 
 def _arguments(spec: dict[str, Any]) -> dict[str, Any]:
-    """What a class is built with."""
+    """Return the arguments of a class."""
     given = spec.get("init_args")
     return {**(vars(given) if given else {}), **(spec.get("dict_kwargs") or {})}

@@ -1,4 +1,4 @@
-"""Standard streams that never end a run: what cannot be shown is left out."""
+"""Standard streams that never end a run: text that cannot be shown is left out."""
 
 import io
 import os
@@ -9,23 +9,23 @@ from typing import Any, TextIO, cast
 
 
 class _Nowhere(io.TextIOBase):
-    """Stands for a stream that the process lacks."""
+    """Stands for a missing stream of the process."""
 
     def write(self, text: str) -> int:
         return len(text)
 
 
 class ShownText:
-    """A stream that shows what the reader can take, and never fails.
+    """A stream that never fails; it leaves out text that the reader cannot take.
 
-    Characters that its encoding lacks become question marks. Once the reader is gone, as behind
-    ``| head``, or the disk is full, nothing more is written to it.
+    Characters outside its encoding become question marks. When the reader has ended, as with
+    ``| head``, or the disk is full, no more text is written.
 
     Args:
-        stream: The stream behind; None where the process has none.
+        stream: The stream behind; None if the process lacks it.
 
     Attributes:
-        error: What made the stream fail, None unless it did; a reader that has left is no failure.
+        error: The error of the stream, None without an error; a reader that has ended is no error.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -33,7 +33,7 @@ class ShownText:
         self.error: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write the text, or what can be shown of it."""
+        """Write the text, or the part of it that can be shown."""
         try:
             self._stream.write(text)
         except UnicodeEncodeError:
@@ -61,7 +61,7 @@ class ShownText:
     def _give_up(self, error: OSError) -> None:
         if not isinstance(error, BrokenPipeError):
             self.error = self.error or error
-        # What is buffered would fail again, at the latest when Python ends.
+        # The buffered text would fail again, at the latest when Python ends.
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._stream.fileno())
@@ -70,7 +70,7 @@ class ShownText:
 
 @contextmanager
 def shown_output() -> Iterator[ShownText]:
-    """Make standard output such a stream while the body runs, and yield it."""
+    """Replace standard output by a `ShownText` while the body runs, and yield it."""
     out = ShownText(sys.stdout)
     with redirect_stdout(cast("TextIO", out)):
         try:

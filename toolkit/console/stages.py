@@ -1,4 +1,4 @@
-"""Time and memory of what takes long, told with ``--debug``."""
+"""Time and memory of long work, shown with ``--debug``."""
 
 import importlib
 import logging
@@ -16,10 +16,10 @@ _GIB = 2**30
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Note how long what is done inside takes, and the memory of the process after it.
+    """Log the time of the body and the memory of the process after it.
 
     Args:
-        name: What is done.
+        name: Name of the work.
     """
     begun = time.monotonic()
     yield
@@ -29,10 +29,10 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def told_stages(*, debug: bool) -> Iterator[None]:
-    """Write what `stage` notes to standard error.
+    """Write the messages of `stage` to standard error.
 
     Args:
-        debug: Whether to write anything at all.
+        debug: Whether to write them.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
@@ -48,7 +48,7 @@ def told_stages(*, debug: bool) -> Iterator[None]:
 
 
 def memory() -> str:
-    """Return the memory that this process takes and has taken at most, for people."""
+    """Return the present and the largest memory of this process as readable text."""
     resource: Any = importlib.import_module("resource")
     # macOS counts bytes, Linux KiB.
     unit = 1 if sys.platform == "darwin" else 2**10

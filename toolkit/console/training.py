@@ -1,4 +1,4 @@
-"""What is seen of a run while it runs."""
+"""The terminal during a run: the first step, and the progress bar."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ class FirstStep(Callback):
     """Tells standard error that the first step begins.
 
     Args:
-        held: What waits for it.
+        held: Standard error, which holds text back until then.
     """
 
     def __init__(self, held: HeldStderr) -> None:
@@ -40,7 +40,7 @@ class FirstStep(Callback):
         self.begin(trainer)
 
     def begin(self, trainer: L.Trainer) -> None:
-        """Let through what waits for the first step, unless this only checks that one can be."""
+        """Release the held text, unless this is only Lightning's sanity check."""
         if not (self._held.started or trainer.sanity_checking):
             self._held.start()
 
@@ -48,8 +48,8 @@ class FirstStep(Callback):
 class RunProgressBar(OpenProgressBar):
     """Lightning's bar, updated by the clock: a step of the toy model is faster than the bar.
 
-    A run that is limited by its steps has one bar for all its epochs, which counts steps. What a
-    module keeps in ``on_bar``, tensors by name, is shown as it is when the bar is updated.
+    A run with a limit on its steps has one bar for all epochs, which counts steps. At each update
+    the bar shows the values of the module's ``on_bar``, tensors by name.
     """
 
     def __init__(self) -> None:
@@ -60,22 +60,22 @@ class RunProgressBar(OpenProgressBar):
     @property
     @override
     def total_train_batches(self) -> int | float:
-        """The length of the bar: that of the run in steps, else that of the epoch in batches."""
+        """The length of the bar: steps of the run if they are limited, or batches of the epoch."""
         return self.trainer.max_steps if self._counts_steps else super().total_train_batches
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin where the run begins, which need not be step 0."""
+        """Begin at the run's first step, which is not 0 in a continued run."""
         super().on_train_start(trainer, pl_module)
         if self._counts_steps and self.progress is not None:
             self.begin_train_bar()
             if self.train_progress_bar_id is not None:
-                # An update would count what an earlier process has done as speed of this one.
+                # An update would count the work of an earlier process in the speed of this process.
                 self.progress.reset(self.train_progress_bar_id, completed=trainer.global_step)
 
     @override
     def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begin a bar for the epoch, unless there is one for the run."""
+        """Begin a bar for the epoch, unless the run has a single bar."""
         if not self._counts_steps:
             super().on_train_epoch_start(trainer, pl_module)
 
@@ -103,10 +103,10 @@ class RunProgressBar(OpenProgressBar):
     def get_metrics(
         self, trainer: L.Trainer, pl_module: L.LightningModule
     ) -> dict[str, int | str | float | dict[str, float]]:
-        """Return what the model shows on the bar; the version is in the folder's name."""
+        """Return the model's values for the bar, without the version number."""
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
-        # What is logged for the bar is as old as the last logged step.
+        # Logged values are as old as the last logged step.
         shown = getattr(pl_module, "on_bar", {})
         if isinstance(shown, dict):
             metrics |= {name: float(value) for name, value in shown.items()}
@@ -122,5 +122,5 @@ class RunProgressBar(OpenProgressBar):
 
     @override
     def text_before_bar(self, epoch: int) -> str:
-        # A run that is limited by its steps has max_epochs -1: Lightning shows "Epoch 0/-2".
+        # A run with a limit on its steps has max_epochs -1: Lightning shows "Epoch 0/-2".
         return "Training" if self.trainer.max_epochs == -1 else super().text_before_bar(epoch)

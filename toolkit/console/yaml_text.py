@@ -1,4 +1,4 @@
-"""How configurations are read and written: limits, no key twice, texts as they were typed."""
+"""Reading and writing of YAML: limits, no duplicate keys, texts as they were typed."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from jsonargparse import get_loader, set_dumper, set_loader
 
 YAMLError: type[Exception] = yaml.YAMLError
 _MAX_DEPTH = 50
-# jsonargparse takes some milliseconds for each.
+# jsonargparse takes some milliseconds for each value.
 _MAX_VALUES = 5_000
 _NULLS = ("null", "Null", "NULL", "~", "")
 _MERGE = "<<"
@@ -19,10 +19,10 @@ class _Level:
     """A list or mapping that is open while a text is read.
 
     Attributes:
-        anchor: Its name, None without one.
-        line: Where it begins, from 1.
+        anchor: Its anchor, None without an anchor.
+        line: First line, from 1.
         keys: Keys and their lines, None for a list.
-        values: Number of values in it so far, aliases counted as what they stand for.
+        values: Number of values so far; an alias counts as many as its target.
         is_key: Whether the next value is a key.
     """
 
@@ -34,7 +34,7 @@ class _Level:
         self.is_key = self.keys is not None
 
     def add(self, event: yaml.Event, values: int) -> None:
-        """Count a value; a mapping's key must be a new one."""
+        """Count a value; refuse a key that the mapping has already."""
         self.values += values
         if self.values > _MAX_VALUES:
             raise ValueError(
@@ -55,24 +55,24 @@ class _Level:
 
 
 def load(text: str) -> Any:  # noqa: ANN401
-    """Return what a YAML text says, as jsonargparse reads it.
+    """Return the data of a YAML text, as jsonargparse reads it.
 
     Args:
-        text: A configuration, or one value of the command line.
+        text: A configuration, or a value of the command line.
 
     Raises:
         ValueError: If a mapping has a key twice, a list or mapping contains itself, or the text
-            has more than 50 levels or 5,000 values, aliases counted as what they stand for.
-        yaml.YAMLError: If the text is no YAML.
+            has more than 50 levels or 5,000 values; an alias counts as many as its target.
+        yaml.YAMLError: If the text is not YAML.
     """
     _check(text)
     value = _read(text)
-    # A comment alone, such as a name that begins with a number sign, is not null.
+    # A text that is only a comment, such as a name that begins with #, is not null.
     return text if value is None and text.strip() not in _NULLS else value
 
 
 def dump(data: Any) -> str:  # noqa: ANN401
-    """Return data as YAML in which every text is read as that text, whichever YAML reads it."""
+    """Return data as YAML; every version of YAML reads each text back as the same text."""
     text: str = yaml.dump(
         data, Dumper=_Dumper, default_flow_style=False, allow_unicode=True, sort_keys=False
     )
@@ -80,7 +80,7 @@ def dump(data: Any) -> str:  # noqa: ANN401
 
 
 def install() -> None:
-    """Let jsonargparse read and write YAML by the functions above."""
+    """Make jsonargparse read and write YAML by the functions above."""
     set_loader("yaml", load, exceptions=(YAMLError,))
     set_dumper("yaml", dump)
 
@@ -99,7 +99,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _read_scalar(text: str) -> Any:  # noqa: ANN401
-    """What the text would be without quotes, for YAML 1.1, for YAML 1.2 or for jsonargparse."""
+    """Return the text's value without quotes in YAML 1.1, YAML 1.2 and jsonargparse."""
     for number in (float, lambda digits: int(digits, 0)):
         try:
             return number(text)
@@ -138,7 +138,7 @@ def _check_depth(levels: list[_Level]) -> None:
 
 
 def _values_behind(event: yaml.AliasEvent, levels: list[_Level], sizes: dict[str, int]) -> int:
-    """The number of values that an alias stands for."""
+    """Return the number of values of an alias's target."""
     if any(level.anchor == event.anchor for level in levels):
         raise ValueError(
             f"line {event.start_mark.line + 1}: alias *{event.anchor} stands inside "
