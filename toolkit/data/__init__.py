@@ -1,4 +1,4 @@
-"""LightningDataModules of the toolkit."""
+"""Data of the toolkit: LightningDataModules, and labelled texts for probes."""
 
 from toolkit.data.active_cells import ActiveCells
 from toolkit.data.ag_news import load_ag_news

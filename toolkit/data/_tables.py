@@ -1,4 +1,4 @@
-"""Tables of texts by column: CSV and Parquet files, folders saved by ``datasets``."""
+"""Tables of texts as columns: CSV and Parquet files, folders saved by ``datasets``."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 PUBLISHED_COLUMNS = ("label", "title", "description")
 _ESCAPE = re.compile(r'\\(["\\]?)')
-# Files without a quote in a field that does not begin with one.
+# Regular files: only fields that begin with a quote contain quotes.
 _FIELD = r'(?:"{}"|[^",\n]*+)'
 _FILE = rf"{_FIELD}(?:[,\n]{_FIELD})*+"
 _DOUBLED = re.compile(_FILE.replace("{}", r'[^"]*+(?:""[^"]*+)*+'))
@@ -28,11 +28,11 @@ def file_columns(path: Path) -> Columns:
     """Return the columns of a CSV or Parquet file.
 
     A CSV file without a header has the columns of the published AG News files. Quotes in quoted
-    fields are doubled or, in the whole file, follow a backslash.
+    fields are doubled, or all quotes in quoted fields of the file follow a backslash.
 
     Raises:
-        ValueError: If it is no such file or damaged; the message names the file and, in a CSV
-            file, the line.
+        ValueError: If the file is of another kind or damaged; the message names the file and, in a
+            CSV file, the line.
     """
     readers: dict[str, Callable[[Path], Columns]] = {
         ".csv": _csv_columns,
@@ -49,7 +49,7 @@ def saved_parts(folder: Path) -> dict[str, Columns]:
     """Return the columns of ``train`` and ``test``, or of the only part, of a saved folder.
 
     Raises:
-        ValueError: If ``datasets`` has not saved it, it is damaged, or it has other parts.
+        ValueError: If the folder was not saved by ``datasets``, is damaged, or has other parts.
     """
     from datasets import load_from_disk  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def part_names(parts: Collection[str], source: str) -> tuple[str, ...]:
     """Return ``train`` and ``test``, or the name of the only part.
 
     Raises:
-        ValueError: If there are several parts, and not these.
+        ValueError: If there are several parts, and ``train`` and ``test`` are not among them.
     """
     if len(parts) > 1 and not {"train", "test"} <= set(parts):
         raise ValueError(
@@ -77,7 +77,7 @@ def part_names(parts: Collection[str], source: str) -> tuple[str, ...]:
 
 @contextmanager
 def _named(folder: Path) -> Iterator[None]:
-    """Let what `datasets` raises of a folder name the folder."""
+    """Turn errors of `datasets` about a folder into a ValueError that names the folder."""
     from pyarrow import ArrowException  # type: ignore[import-untyped]  # noqa: PLC0415
 
     try:
@@ -85,7 +85,7 @@ def _named(folder: Path) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError, IndexError, ArrowException) as error:
         reason = _first_line(error).replace(str(folder), folder.name)
         if isinstance(error, IndexError):
-            # It saves a part without rows, and cannot load it.
+            # `datasets` saves a part without rows, but cannot load it.
             reason = "no rows"
         raise ValueError(
             f"source: expected a folder written by datasets' save_to_disk, got {folder} "
@@ -117,20 +117,20 @@ def _csv_rows(path: Path) -> list[list[str]]:
     rows, error = _parsed_or_not(text)
     if '\\"' not in text:
         return _chosen([] if rows is None else [rows], path, error)
-    # Only before a quote is a backslash an escape: elsewhere it stands for a line break.
-    escaped = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", text)
-    others, _ = _parsed_or_not(escaped, escapechar="\\")
-    readings = [(rows, _DOUBLED.fullmatch(text)), (others, _ESCAPED.fullmatch(escaped))]
-    possible = [(found, bool(regular)) for found, regular in readings if found is not None]
-    # A quote inside a field without quotes tells that the file was not written this way.
+    # A backslash is an escape only before a quote; elsewhere it stands for a line break.
+    escaped = _ESCAPE.sub(lambda match: match[0] if match[1] else r"\\", text)
+    escaped_rows, _ = _parsed_or_not(escaped, escapechar="\\")
+    readings = [(rows, _DOUBLED.fullmatch(text)), (escaped_rows, _ESCAPED.fullmatch(escaped))]
+    possible = [(table, bool(regular)) for table, regular in readings if table is not None]
+    # A quote inside an unquoted field shows that the file was not written in this way.
     best = max((regular for _, regular in possible), default=False)
-    return _chosen([found for found, regular in possible if regular is best], path, error)
+    return _chosen([table for table, regular in possible if regular is best], path, error)
 
 
 def _chosen(
     readings: list[list[list[str]]], path: Path, error: csv.Error | None
 ) -> list[list[str]]:
-    """The rows of the one way in which a file can be read."""
+    """Return the rows of the only possible reading of a file; refuse none or several."""
     if not readings:
         raise ValueError(
             f"source: expected rows of as many columns each, quotes in quoted fields doubled, in "
@@ -147,7 +147,7 @@ def _chosen(
 def _parsed_or_not(
     text: str, *, escapechar: str | None = None
 ) -> tuple[list[list[str]] | None, csv.Error | None]:
-    """The rows, or why there are none."""
+    """Return the rows and None, or None and the error."""
     try:
         return _parsed(text, escapechar=escapechar), None
     except csv.Error as error:
@@ -155,7 +155,7 @@ def _parsed_or_not(
 
 
 def _parsed(text: str, *, escapechar: str | None = None) -> list[list[str]]:
-    """The rows that are not empty; a csv.Error names the line in which a bad one begins."""
+    """Return the rows, empty rows left out; a csv.Error names the first line of a bad row."""
     reader = csv.reader(io.StringIO(text), strict=True, escapechar=escapechar)
     rows: list[list[str]] = []
     begins = 1

@@ -1,4 +1,4 @@
-"""Text files and texts: UTF-8 without byte order marks and NUL, refused by file and line."""
+"""Text files and texts: UTF-8 without byte order marks and NUL characters."""
 
 import re
 import warnings
@@ -11,7 +11,7 @@ _NUL = "\0"
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file without the byte order mark it may begin with.
+    """Return the text of a file, without a byte order mark at its beginning.
 
     Raises:
         ValueError: If the file cannot be read, is not UTF-8 or has a NUL character; the message
@@ -44,11 +44,11 @@ def check_no_nul(text: str, place: str) -> None:
 
 
 def say_left_out(counts: Mapping[str, int], source: str | Path) -> None:
-    """Give one warning of what was left out.
+    """Give one warning with the counts of all omissions.
 
     Args:
-        counts: How many there were, by what they are; 0 is not mentioned.
-        source: Where they were.
+        counts: Number of omissions of each kind; kinds with 0 are not mentioned.
+        source: File or data set of the omissions.
     """
     left_out = shown_counts(counts)
     if left_out:
@@ -57,7 +57,7 @@ def say_left_out(counts: Mapping[str, int], source: str | Path) -> None:
 
 def shown_counts(counts: Mapping[str, int]) -> str:
     """Return the counts that are not 0 as text."""
-    return ", ".join(f"{what} ({number})" for what, number in counts.items() if number)
+    return ", ".join(f"{kind} ({number})" for kind, number in counts.items() if number)
 
 
 def _line(content: bytes, position: int) -> int:

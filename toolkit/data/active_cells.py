@@ -1,4 +1,4 @@
-"""A batch of sparse samples: only the active cells are stored."""
+"""Batches of sparse samples, stored as their active cells."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class ActiveCells(NamedTuple):
         row: Sample of each active cell, shape ``(T,)``, int64, non-decreasing.
         feature: Feature of each active cell, shape ``(T,)``, int64; no cell occurs twice.
         value: Value of each active cell, shape ``(T,)``, float32.
-        num_rows: Number of samples, those without any active cell included.
+        num_rows: Number of samples, including samples without active cells.
         num_features: Number of features n.
     """
 

@@ -24,7 +24,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 _LAYOUTS = (PUBLISHED_COLUMNS, ("text", "label"))
 # The header of a widespread copy of the published files.
 _OTHER_NAMES = {"class index": "label"}
-# What other programs write for a cell without a value.
+# Texts that other programs write into a cell without a value.
 _MISSING = frozenset(("", "#N/A", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "\\N", "nan", "null"))
 _NUM_SHOWN = 6
 
@@ -39,22 +39,22 @@ def load_ag_news(
     """Draw training and test texts from AG News.
 
     Title and description are joined by a space; a backslash, which stands for a line break, and
-    every run of white space become one space. From the Hub, or from a saved folder that has both
-    parts, the two are drawn from their own part; a single file serves for both, disjointly. A
-    missing cell is no text: rows without any text or without a label are left out, and one warning
-    says how many.
+    every run of white space become one space. A source with a training and a test part (the Hub,
+    or a saved folder) gives training texts from the first and test texts from the second; a single
+    file gives both without overlap. A missing cell is not a text: rows without text or without a
+    label are left out, and one warning gives their number.
 
     Args:
-        source: Name on the Hub; CSV file, either of rows ``label,title,description`` or with a
-            header, of these (``Class Index`` for ``label``, too) or of ``text`` and ``label``;
-            Parquet file or folder saved by ``datasets`` with such columns. Labels count from 0 or
+        source: Name on the Hub; CSV file of rows ``label,title,description``, or with a header of
+            these names (or ``Class Index`` for ``label``) or of ``text`` and ``label``; Parquet
+            file or folder saved by ``datasets`` with the same columns. Labels count from 0 or
             from 1.
         num_train: Number of training texts.
         num_test: Number of test texts.
         seed: Fixes the draw.
 
     Raises:
-        ValueError: If the source cannot be had, is ambiguous or holds too few texts; the message
+        ValueError: If the source cannot be read, is ambiguous or holds too few texts; the message
             says what to do.
     """
     train, test, described = _read(source)
@@ -70,7 +70,7 @@ def load_ag_news(
 
 
 def _read(source: str) -> tuple[Pool, Pool | None, str]:
-    """Training part, test part if it is another one, and what to call them."""
+    """Return the training part, the test part if the source has one, and a label of the source."""
     path = Path(source).expanduser()
     if path.is_dir():
         parts = saved_parts(path)
@@ -103,13 +103,13 @@ def _hub_parts(name: str) -> dict[str, Columns]:
 
 
 def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
-    """The texts of each part, and labels from 0; what could be read in two ways is refused."""
+    """Return the texts of each part with labels from 0; refuse ambiguous labels."""
     left_out: Counter[str] = Counter()
-    found = {name: _labelled(columns, source, left_out) for name, columns in parts.items()}
-    if not all(found.values()):
+    labelled = {name: _labelled(columns, source, left_out) for name, columns in parts.items()}
+    if not all(labelled.values()):
         counts = shown_counts(left_out) or "no rows"
         raise ValueError(f"source: expected rows with text and label in {source}, got {counts}")
-    labels = {label for pairs in found.values() for _, label in pairs}
+    labels = {label for pairs in labelled.values() for _, label in pairs}
     firsts = [first for first in (0, 1) if labels == set(range(first, first + len(CLASSES)))]
     if not firsts:
         found_labels = shown_list(sorted(map(str, labels)), _NUM_SHOWN)
@@ -120,12 +120,12 @@ def _pools(parts: Mapping[str, Columns], source: str) -> dict[str, Pool]:
     say_left_out(left_out, source)
     return {
         name: Pool([text for text, _ in pairs], [int(label) - firsts[0] for _, label in pairs])
-        for name, pairs in found.items()
+        for name, pairs in labelled.items()
     }
 
 
 def _labelled(columns: Columns, source: str, left_out: Counter[str]) -> list[tuple[str, int | str]]:
-    """Texts and labels of the rows that have both."""
+    """Return text and label of each row that has both."""
     named = _by_known_names(columns, source)
     labels = [_label(value) for value in named.pop("label")]
     parts = [
@@ -142,7 +142,7 @@ def _labelled(columns: Columns, source: str, left_out: Counter[str]) -> list[tup
 
 
 def _by_known_names(columns: Columns, source: str) -> dict[str, Sequence[Any]]:
-    """The columns of the one layout that fits, texts in their order."""
+    """Return the columns of the only layout that matches, in the order of the layout."""
     lowered = [name.strip().lower() for name in columns]
     names = [_OTHER_NAMES.get(name, name) for name in lowered]
     layouts = [layout for layout in _LAYOUTS if all(names.count(name) == 1 for name in layout)]
@@ -156,7 +156,7 @@ def _by_known_names(columns: Columns, source: str) -> dict[str, Sequence[Any]]:
 
 
 def _label(value: object) -> int | str | None:
-    """A label as an integer where it is one, as text where it is not, None where it is missing."""
+    """Return a label as an integer if possible, otherwise as text; None if it is missing."""
     if _is_missing(value):
         return None
     text = str(value).strip()
@@ -168,7 +168,7 @@ def _label(value: object) -> int | str | None:
 
 
 def _cell(value: object, column: str, row: int, source: str) -> str:
-    """The text of a cell, empty where it is missing."""
+    """Return the text of a cell, empty if the cell is missing."""
     if _is_missing(value):
         return ""
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Streams of batches that are a function of their position, so that a run can be continued."""
+"""Streams of batches for resumable runs: each batch is a function of its position."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -7,10 +7,10 @@ Batch = TypeVar("Batch")
 
 
 class BatchStream(Generic[Batch]):
-    """An endless stream of batches in epochs of ``length``; it knows where it stands.
+    """An endless stream of batches in epochs of ``length``, with its position as state.
 
     Batches are a function of their position, so that a resumed run continues the stream exactly.
-    ``state_dict`` and ``load_state_dict`` are what Lightning asks of a resumable loader.
+    Lightning requires ``state_dict`` and ``load_state_dict`` of a resumable loader.
 
     Args:
         draw: Returns the batch at a position.
@@ -29,7 +29,7 @@ class BatchStream(Generic[Batch]):
         end = (self._position // self._length + 1) * self._length
         while self._position < end:
             batch = self._draw(self._position)
-            # After the draw: one that fails has handed out nothing.
+            # After the draw: a draw that fails hands out no batch.
             self._position += 1
             yield batch
 
@@ -43,7 +43,7 @@ class BatchStream(Generic[Batch]):
 
 
 class FixedBatches(Generic[Batch]):
-    """The same ``length`` batches at every pass.
+    """The same ``length`` batches in every pass.
 
     Args:
         draw: Returns the batch at a position.

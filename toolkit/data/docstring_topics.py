@@ -1,4 +1,4 @@
-"""Docstrings of Python's own standard library, labelled by area: always there, no download."""
+"""Docstrings of Python's standard library, labelled by area: available without download."""
 
 import ast
 import platform
@@ -10,8 +10,7 @@ from pathlib import Path
 from toolkit.data.labelled_texts import LabelledTexts, Pool, draw_texts
 from toolkit.data.standard_library import module_files
 
-# Top-level modules and packages of each area, in every Python from 3.11 on: those whose subject
-# leaves no doubt.
+# Top-level modules and packages that clearly belong to one area, in every Python from 3.11 on.
 _MODULES = {
     "networking": "ftplib http imaplib ipaddress mailbox poplib smtplib socket socketserver ssl "
     "urllib webbrowser wsgiref xmlrpc",
@@ -25,7 +24,7 @@ _MODULES = {
     "multiprocessing ntpath os pathlib platform posixpath pty queue shutil signal stat "
     "subprocess sysconfig tarfile tempfile threading tty zipfile",
 }
-# What a model is measured on here must not be what it was trained on.
+# A model must not be trained on the texts with which it is measured.
 HELD_OUT_MODULES = frozenset(name for names in _MODULES.values() for name in names.split())
 
 _MIN_WORDS = 8
@@ -38,10 +37,10 @@ def load_docstring_topics(
 ) -> LabelledTexts:
     """Draw training and test texts from the docstrings of the standard library.
 
-    The sources are parsed, never imported. A docstring counts from 8 words on, up to its first
-    doctest. A near-duplicate, in which at least half of the three-word sequences stood in earlier
-    docstrings, is left out and counted in ``num_removed``. The texts depend on Python's version,
-    which is part of ``source``.
+    The sources are parsed, never imported. The text is the docstring up to its first doctest, if
+    it has at least 8 words. A near-duplicate shares at least half of its three-word sequences with
+    earlier docstrings; it is left out and counted in ``num_removed``. The texts depend on
+    Python's version, which is part of ``source``.
 
     Args:
         num_train: Number of training texts.
@@ -49,7 +48,7 @@ def load_docstring_topics(
         seed: Fixes the draw.
 
     Raises:
-        ValueError: If a class has too few texts, or the standard library's sources are not there.
+        ValueError: If a class has too few texts, or the standard library has no source files.
     """
     pool, num_duplicates = _docstrings()
     drawn = draw_texts(
@@ -66,7 +65,7 @@ def load_docstring_topics(
 
 @cache
 def _docstrings() -> tuple[Pool, int]:
-    """All docstrings that count, and the number of near-duplicates among them."""
+    """Return all docstrings without near-duplicates, and the number of near-duplicates."""
     texts: list[str] = []
     labels: list[int] = []
     num_duplicates = 0
@@ -88,7 +87,7 @@ def _docstrings() -> tuple[Pool, int]:
 
 
 def _texts_of(path: Path) -> Iterator[str]:
-    """The docstrings of a file that are long enough, white space made even."""
+    """Yield the docstrings of a file that are long enough, with single spaces."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, documented):

@@ -1,4 +1,4 @@
-"""Documents to train a language model on: from files, from the Hub, or Python's own sources."""
+"""Training documents of language models: files, data sets on the Hub, Python's sources."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ class Documents(NamedTuple):
 
     Attributes:
         texts: The documents, none of them empty.
-        name: Where they come from.
+        name: Source of the documents.
     """
 
     texts: list[str]
@@ -38,18 +38,18 @@ class Documents(NamedTuple):
 def read_documents(
     source: str | None, *, subset: str | None = None, split: str = "train"
 ) -> Documents:
-    """Read the documents that a plain string names.
+    """Read the documents of a source given as a string.
 
     Args:
-        source: A text file, whose documents are its paragraphs; a folder, where each file is one
-            that is not hidden; the name of a data set on the Hub with a column ``text``; None for
-            the source files of Python's standard library without those that
+        source: A text file with one document in each paragraph; a folder with one document in each
+            file that is not hidden; the name of a data set on the Hub with a column ``text``; None
+            for the source files of Python's standard library, except the files that
             `load_docstring_topics` reads.
-        subset: Configuration of the data set, where the Hub has several.
+        subset: Configuration of the data set, if it has several on the Hub.
         split: Part of the data set, such as ``train`` or ``train[:10000]``.
 
     Raises:
-        ValueError: If the documents cannot be had; the message says what to do.
+        ValueError: If the documents cannot be read; the message says what to do.
     """
     if source is None:
         texts = map(read_text, standard_library_files(without=HELD_OUT_MODULES))
@@ -70,7 +70,7 @@ def read_documents(
 
 
 def _folder_documents(folder: Path) -> Documents:
-    """Each file is one; hidden ones, and those in hidden folders, belong to other programs."""
+    """Return each file as a document, except hidden files and files in hidden folders."""
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     seen = [
         file
@@ -92,7 +92,7 @@ def _check_no_table(path: Path, suffixes: frozenset[str]) -> None:
 
 
 def _documents(texts: Sequence[str], name: str, *, num_hidden: int = 0) -> Documents:
-    """The texts that are not empty, without byte order marks."""
+    """Return the texts that are not empty, without byte order marks."""
     for number, text in enumerate(texts, start=1):
         check_no_nul(text, f"text {number} of {name}")
     kept = [text.replace(BYTE_ORDER_MARK, "") for text in texts]

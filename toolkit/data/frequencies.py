@@ -1,4 +1,4 @@
-"""How often each feature of the toy model is active: the frequency families of arXiv 2505.10465."""
+"""Frequencies of the toy model's features: the families of arXiv 2505.10465."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.functional._checks import (
     integer_at_least,
@@ -45,8 +46,8 @@ class Frequencies(ABC):
         relative = self.relative(num_features)
         probabilities = relative * (density / relative.sum())
         largest = probabilities.max().item()
-        # Raising the density until p_1 = 1 is a published run: rounding must neither refuse it nor
-        # leave a feature that is certain but for 1e-16.
+        # A published run has p_1 = 1 exactly: rounding must neither make this density an error nor
+        # leave a probability of 1 - 1e-16.
         if largest > 1 + _ROUNDING:
             raise ValueError(
                 f"density: expected every probability at most 1, got {largest:.4g} for the most "
@@ -55,7 +56,7 @@ class Frequencies(ABC):
         return torch.where(probabilities > 1 - _ROUNDING, 1.0, probabilities)
 
     def as_config(self) -> dict[str, Any]:
-        """Return plain types that describe this object, as a configuration file would."""
+        """Return this object as plain types, in the form of a configuration file."""
         return {
             "class_path": class_path(type(self)),
             "init_args": dict(vars(self)),
@@ -63,10 +64,10 @@ class Frequencies(ABC):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Frequencies":
-        """Build the object that `as_config` described; only classes already loaded are considered.
+        """Build the object from the result of `as_config`; its class must already be imported.
 
         Raises:
-            ValueError: If no such class is loaded.
+            ValueError: If no imported class has this ``class_path``.
         """
         kinds: dict[str, type[Frequencies]] = subclasses(cls)
         wanted = config.get("class_path", "")
@@ -95,8 +96,8 @@ class PowerFrequencies(Frequencies):
     def __post_init__(self) -> None:
         number_at_least("exponent", self.exponent, 0)
 
+    @override
     def relative(self, num_features: int) -> Tensor:
-        """Return ``i ** -exponent``."""
         return _ranks(num_features) ** -self.exponent
 
 
@@ -113,6 +114,7 @@ class ExponentialFrequencies(Frequencies):
     def __post_init__(self) -> None:
         positive("scale", self.scale)
 
+    @override
     def relative(self, num_features: int) -> Tensor:
         """Return ``exp(-i / scale)``, relative to the first feature so that no scale underflows."""
         return torch.exp(-(_ranks(num_features) - 1) / self.scale)
@@ -122,8 +124,8 @@ class ExponentialFrequencies(Frequencies):
 class LinearFrequencies(Frequencies):
     """Linear decay: p_i proportional to ``(n - i) / n``; the last feature never occurs."""
 
+    @override
     def relative(self, num_features: int) -> Tensor:
-        """Return ``(n - i) / n``."""
         if num_features < 2:
             raise ValueError(
                 f"num_features: expected at least 2 for (n - i) / n, got {num_features}"
@@ -133,8 +135,8 @@ class LinearFrequencies(Frequencies):
 
 @dataclass(frozen=True)
 class UniformFrequencies(Frequencies):
-    """Every feature equally often."""
+    """Uniform frequencies: all p_i are equal."""
 
+    @override
     def relative(self, num_features: int) -> Tensor:
-        """Return ones."""
         return torch.ones(num_features, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Labelled texts for probes: seeded draws, the same number of each class, no text in both parts."""
+"""Labelled texts for probes: balanced, seeded draws of disjoint training and test texts."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,16 +13,16 @@ _TRAIN, _TEST = range(2)
 
 
 class LabelledTexts(NamedTuple):
-    """Texts with a class each, drawn for training and testing a probe.
+    """Texts with their classes, drawn for training and testing a probe.
 
     Attributes:
-        train_texts: Texts a probe is trained on.
+        train_texts: Texts for training a probe.
         train_labels: Their classes, int64, shape (num_train,).
-        test_texts: Texts a probe is tested on; none of them is a training text.
+        test_texts: Texts for testing the probe; none of them is a training text.
         test_labels: Their classes, int64, shape (num_test,).
         classes: Names of the classes, by label.
-        source: Where the texts come from, in words.
-        num_removed: Texts left out before the draw because they also stood elsewhere.
+        source: Description of the source of the texts.
+        num_removed: Number of texts left out before the draw because they occur more than once.
     """
 
     train_texts: list[str]
@@ -56,18 +56,18 @@ def draw_texts(
     num_test: int,
     seed: int,
 ) -> LabelledTexts:
-    """Draw training and test texts, of each class the same number, give or take one.
+    """Draw training and test texts; the numbers of texts per class differ by at most one.
 
     Args:
-        train: Where training texts are drawn from; texts that also stand in ``test`` are removed.
-        test: Where test texts are drawn from. If None, both parts are drawn from ``train``, where
-            each text is kept once.
+        train: Source of the training texts; texts that also occur in ``test`` are removed.
+        test: Source of the test texts. If None, both parts are drawn from ``train``, after
+            repeated texts are removed.
         classes: Names of the classes.
-        source: Where the texts come from.
+        source: Description of the source of the texts.
         num_train: Number of training texts.
         num_test: Number of test texts; the draw of the test texts does not depend on
             ``num_train``.
-        seed: Fixes the draw, whatever else draws random numbers.
+        seed: Fixes the draw, independently of other random numbers.
 
     Raises:
         ValueError: If a number is below the number of classes or a class has too few texts.
@@ -100,7 +100,7 @@ def draw_texts(
 
 
 def _without(pool: Pool, texts: Sequence[str]) -> Pool:
-    """The texts of the pool that are not among ``texts``, each of them once."""
+    """Return the texts of the pool that are not among ``texts``, without repetitions."""
     seen = set(texts)
     kept = []
     for position, text in enumerate(pool.texts):
@@ -113,12 +113,12 @@ def _without(pool: Pool, texts: Sequence[str]) -> Pool:
 def _disjoint_draws(
     pool: Pool, sizes: Sequence[int], classes: Sequence[str], source: str, key: tuple[int, int]
 ) -> list[list[int]]:
-    """For each size, positions in the pool in rising order; no position is drawn twice."""
+    """Return positions in the pool for each size, in rising order; no position occurs twice."""
     generator = np.random.default_rng(key)
     draws: list[list[int]] = [[] for _ in sizes]
     for label, name in enumerate(classes):
         positions = generator.permutation(np.flatnonzero(np.asarray(pool.labels) == label))
-        # The first classes take what is left over by an uneven division.
+        # If the division leaves a remainder, the first classes get one text more.
         quotas = [(size + len(classes) - 1 - label) // len(classes) for size in sizes]
         limit = f"{len(positions)} texts of class {name!r} in {source}"
         at_most(

@@ -7,6 +7,7 @@ import lightning as L
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
 from toolkit.data.active_cells import ActiveCells
 from toolkit.data.batch_stream import BatchStream, FixedBatches
@@ -20,8 +21,9 @@ class CellSampler:
     """Draws batches with ``x_i = u_i v_i``, ``u_i ~ Bernoulli(p_i)``, ``v_i ~ U(0, 2)``.
 
     The number of hits on a cell is Poisson with mean ``-log(1 - p_i)``, so that a cell hit at
-    least once is active with probability p_i exactly and independently of all others. The cost is
-    that of the active cells, not of the whole matrix. Features with p_i = 1 are written directly.
+    least once is active with probability p_i exactly and independently of all others. The cost
+    grows with the number of active cells, not with the size of the matrix. Features with p_i = 1
+    are written directly.
 
     Args:
         probabilities: p_i, shape ``(n,)``, each in [0, 1].
@@ -33,14 +35,14 @@ class CellSampler:
         self.num_features = len(chance)
         self.batch_size = batch_size
         self._always = np.flatnonzero(chance >= 1)
-        # Rates of certain features are infinite; they are left out of the Poisson part.
+        # Features with p_i = 1 have an infinite rate; the Poisson part leaves them out.
         rates = -np.log1p(-np.where(chance < 1, chance, 0.0))
         self._total_rate = float(rates.sum())
         self._cumulative = np.cumsum(rates) / self._total_rate if self._total_rate else rates
         self._last_possible = int(np.flatnonzero(rates)[-1]) if self._total_rate else 0
 
     def __call__(self, key: tuple[int, ...]) -> ActiveCells:
-        """Return the batch that ``key`` names: the same key gives the same batch, always."""
+        """Return the batch of ``key``; the same key always gives the same batch."""
         generator = np.random.default_rng(key)
         hits = generator.poisson(self.batch_size * self._total_rate)
         feature = np.searchsorted(self._cumulative, generator.random(hits), side="right")
@@ -63,7 +65,7 @@ class CellSampler:
 
 
 def _as_frequencies(given: Any) -> Frequencies:  # noqa: ANN401
-    """Return the object; `load_from_checkpoint` hands back plain types, which is all it saves."""
+    """Return the object; `load_from_checkpoint` passes plain types, as it saves only these."""
     if given is None:
         return UniformFrequencies()
     frequencies = Frequencies.from_config(given) if isinstance(given, dict) else given
@@ -77,12 +79,12 @@ class SparseFeatures(L.LightningDataModule):
 
     Args:
         num_features: Number of features n.
-        frequencies: How often each feature is active; uniform if not given.
+        frequencies: Frequencies of the features, by default uniform.
         density: Expected number of active features in a sample, E of arXiv 2505.10465.
         batch_size: Samples in a batch.
         num_held_out: Batches in the fixed set for validation and measurements.
         steps_per_epoch: Batches in an epoch; by default the whole run is one epoch.
-        seed: Fixes the stream, whatever else draws random numbers; by default torch's seed.
+        seed: Fixes the stream, independently of other random numbers; by default torch's seed.
 
     Raises:
         ValueError: If a number is out of range or a probability would exceed 1.
@@ -108,7 +110,7 @@ class SparseFeatures(L.LightningDataModule):
         self.num_features = num_features
         self.frequencies = _as_frequencies(frequencies)
         self.probabilities = self.frequencies.probabilities(num_features, density=density)
-        # The cells that a batch has on average, four numbers of eight bytes each.
+        # Average number of active cells of a batch, with four numbers of eight bytes each.
         require_memory("batch_size", batch_size, math.ceil(density), itemsize=32)
         self.batch_size = batch_size
         self.num_held_out = num_held_out
@@ -132,8 +134,9 @@ class SparseFeatures(L.LightningDataModule):
         """Return the fixed batches that measurements use, the same on every rank."""
         return FixedBatches(lambda i: self._sample((self.seed, _HELD_OUT, i)), self.num_held_out)
 
+    @override
     def train_dataloader(self) -> BatchStream[ActiveCells]:
-        """Return the training stream, another one on each rank."""
+        """Return the training stream, which differs between ranks."""
         trainer = self.trainer
         rank = 0 if trainer is None else trainer.global_rank
         length = self.steps_per_epoch
@@ -143,26 +146,30 @@ class SparseFeatures(L.LightningDataModule):
                     "steps_per_epoch: expected a number when trainer.max_steps is not set; "
                     "give either"
                 )
-            # Lightning warns of a loader without any batch, which a run of 0 steps needs.
+            # At least one batch, also for 0 steps: Lightning warns of a loader without batches.
             length = max(1, trainer.max_steps) * trainer.accumulate_grad_batches
         return BatchStream(lambda i: self._sample((self.seed, _TRAIN, rank, i)), length)
 
+    @override
     def val_dataloader(self) -> FixedBatches[ActiveCells]:
         """Return the held-out batches."""
         return self.held_out()
 
+    @override
     def test_dataloader(self) -> FixedBatches[ActiveCells]:
-        """Return as many batches as are held out, from a stream of their own."""
+        """Return ``num_held_out`` batches from a separate stream."""
         return FixedBatches(lambda i: self._sample((self.seed, _TEST, i)), self.num_held_out)
 
+    @override
     def predict_dataloader(self) -> FixedBatches[ActiveCells]:
         """Return the test batches."""
         return self.test_dataloader()
 
+    @override
     def state_dict(self) -> dict[str, Any]:
         """Return the seed: a resumed run continues its own stream."""
         return {"seed": self.seed}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the seed of the run that is continued."""
         self.seed = state_dict["seed"]

@@ -1,22 +1,22 @@
-"""The source files of Python's own standard library, on every machine that runs Python."""
+"""Source files of Python's standard library, which are on every machine with Python."""
 
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
-# Tests and tables repeat themselves, and site-packages differ from machine to machine.
+# Tests and tables are repetitive, and site-packages differ between machines.
 _SKIPPED = frozenset({"dist-packages", "encodings", "idlelib", "site-packages", "test", "tests"})
 _GENERATED = "_sysconfigdata"
 
 
 def module_files(modules: Iterable[str]) -> list[Path]:
-    """Return the source files of top-level modules and packages, those of a package included.
+    """Return the source files of top-level modules and of all modules in packages.
 
     Args:
-        modules: Their names; one that this version of Python does not have is passed over.
+        modules: Names of the modules and packages; a name that this Python lacks is skipped.
 
     Raises:
-        ValueError: If Python's standard library is not there as source files.
+        ValueError: If the standard library has no source files.
     """
     root = _root()
     files = []
@@ -32,10 +32,10 @@ def standard_library_files(*, without: Iterable[str] = ()) -> list[Path]:
     Tests, idlelib, tables of encodings, generated settings and installed packages are left out.
 
     Args:
-        without: Top-level modules and packages to leave out, too.
+        without: More top-level modules and packages to leave out.
 
     Raises:
-        ValueError: If Python's standard library is not there as source files.
+        ValueError: If the standard library has no source files.
     """
     root = _root()
     left_out = set(without)

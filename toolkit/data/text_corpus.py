@@ -1,4 +1,4 @@
-"""Blocks of tokens to train a language model on, by default from what every machine has."""
+"""Blocks of tokens for training a language model, by default from Python's sources."""
 
 import platform
 from functools import cached_property
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import lightning as L
 import torch
+from typing_extensions import override
 
 from toolkit.data.batch_stream import BatchStream, FixedBatches
 from toolkit.data.documents import read_documents
@@ -46,31 +47,31 @@ class TextCorpus(L.LightningDataModule):
     """Blocks of consecutive tokens, shuffled anew in every epoch; a batch holds ``input_ids``.
 
     Whole documents are held out for validation and test. A batch is a function of the seed and its
-    position, so that a run that is continued sees what it would have seen. Corpus and tokenizer
-    are cached by the hash of the texts; the hash, the number of tokens, the seed and Python's
-    version are logged as hyper-parameters.
+    position, so that a resumed run gets the same batches as an uninterrupted run. Corpus and
+    tokenizer are cached by the hash of the texts; the hash, the number of tokens, the seed and
+    Python's version are logged as hyper-parameters.
 
     Args:
-        source: A text file, whose documents are its paragraphs; a folder, where each file is one
-            that is not hidden; a data set's name on the Hub; by default the source files of
-            Python's own standard library, without those that `load_docstring_topics` reads.
-        subset: Configuration of the data set, where the Hub has several.
+        source: A text file with one document in each paragraph; a folder with one document in each
+            file that is not hidden; the name of a data set on the Hub; by default the source files
+            of Python's standard library, except the files that `load_docstring_topics` reads.
+        subset: Configuration of the data set, if it has several on the Hub.
         split: Part of the data set, such as ``train[:10000]``.
-        tokenizer: Folder or name on the Hub of a model whose tokenizer is used; by default a
+        tokenizer: Folder, or name on the Hub, of a model with a tokenizer; by default a
             byte-level BPE tokenizer is trained on the corpus.
         vocab_size: Largest number of tokens of a trained tokenizer.
         block_size: Tokens in a block.
         batch_size: Blocks in a batch, on each process.
         held_out_fraction: Share of the tokens for validation, and as many for test.
         cache_dir: Folder of tokenized corpora, by default in the user's cache folder.
-        seed: Fixes the split and the stream, whatever else draws random numbers; by default
+        seed: Fixes the split and the stream, independently of other random numbers; by default
             torch's seed.
 
     Attributes:
-        tokenizer: The tokenizer, once ``prepare_data`` or ``setup`` has run.
+        tokenizer: The tokenizer; None before ``prepare_data`` or ``setup``.
 
     Raises:
-        ValueError: If a number is out of range or, later, the texts cannot be had.
+        ValueError: If a number is out of range or, in ``setup``, the texts cannot be read.
     """
 
     tokenizer: "PreTrainedTokenizerFast | None"
@@ -111,18 +112,20 @@ class TextCorpus(L.LightningDataModule):
         self._name, self._hash = "", ""
         self._expected_hash: str | None = None
 
+    @override
     def prepare_data(self) -> None:
-        """Fill the cache; other processes of this machine read what the first one has written."""
+        """Fill the cache, which the other processes of this machine read later."""
         self._load()
 
+    @override
     def setup(self, stage: str) -> None:
-        """Read the corpus, and add what identifies its batches to the hyper-parameters."""
+        """Read the corpus, and add the conditions of its batches to the hyper-parameters."""
         self._load()
         self.save_hyperparameters(self.conditions)
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """What identifies the batches' content, plain types.
+        """Conditions that determine the content of the batches, as plain types.
 
         Raises:
             ValueError: If the corpus has not been read.
@@ -139,7 +142,7 @@ class TextCorpus(L.LightningDataModule):
     def unigram_entropy(self) -> float:
         """Entropy of single tokens of the training part, in nats per token.
 
-        No model that ignores the context has a smaller loss there.
+        A model that ignores the context cannot have a smaller loss on this part.
         """
         return unigram_entropy(self.parts.train)
 
@@ -153,8 +156,9 @@ class TextCorpus(L.LightningDataModule):
             seed=self.seed,
         )
 
+    @override
     def train_dataloader(self) -> BatchStream[TokenBatch]:
-        """Return the training stream; processes share the blocks of an epoch among them."""
+        """Return the training stream; the blocks of an epoch are divided among the processes."""
         rank, num_ranks = 0, 1
         if self.trainer is not None:
             rank, num_ranks = self.trainer.global_rank, self.trainer.world_size
@@ -163,27 +167,31 @@ class TextCorpus(L.LightningDataModule):
         )
         return BatchStream(draw, draw.length)
 
+    @override
     def val_dataloader(self) -> FixedBatches[TokenBatch]:
         """Return the validation batches, the same on every process."""
         return self._in_order(self.parts.validation)
 
+    @override
     def test_dataloader(self) -> FixedBatches[TokenBatch]:
         """Return the test batches, the same on every process."""
         return self._in_order(self.parts.test)
 
+    @override
     def predict_dataloader(self) -> FixedBatches[TokenBatch]:
-        """Return the test batches."""
         return self.test_dataloader()
 
+    @override
     def state_dict(self) -> dict[str, Any]:
-        """Return the seed and the corpus's hash: a resumed run continues its own stream."""
+        """Return the seed and the hash of the corpus, with which a run is resumed."""
         return {"seed": self.seed, "corpus_hash": self._hash}
 
+    @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take the seed of the run that is continued.
+        """Set the seed of the run that is continued.
 
         Raises:
-            ValueError: If the corpus is another one.
+            ValueError: If the corpus has another hash.
         """
         self.seed, self._expected_hash = state_dict["seed"], state_dict["corpus_hash"]
         for derived in ("parts", "unigram_entropy"):

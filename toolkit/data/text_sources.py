@@ -1,4 +1,4 @@
-"""Labelled texts by name: AG News, docstrings, or a file."""
+"""Labelled texts by the name of their source: AG News, docstrings, or a file."""
 
 from toolkit.data.ag_news import AG_NEWS, load_ag_news
 from toolkit.data.docstring_topics import load_docstring_topics
@@ -7,17 +7,17 @@ from toolkit.functional._checks import valid_text
 
 
 def load_texts(name: str, *, num_train: int, num_test: int, seed: int = 0) -> LabelledTexts:
-    """Return the labelled texts that a plain string names.
+    """Return the labelled texts of a source given as a string.
 
     Args:
-        name: ``ag_news``; ``docstrings``, which is always there; or what `load_ag_news` reads: a
+        name: ``ag_news``; ``docstrings``, which needs no download; or a source of `load_ag_news`: a
             CSV or Parquet file, a folder saved by ``datasets``, a name on the Hub.
         num_train: Number of training texts.
         num_test: Number of test texts.
         seed: Fixes the draw.
 
     Raises:
-        ValueError: If the texts cannot be had, or there are too few; the message says what to do.
+        ValueError: If the texts cannot be read or are too few; the message says what to do.
     """
     if valid_text("name", name) == "docstrings":
         return load_docstring_topics(num_train=num_train, num_test=num_test, seed=seed)

@@ -1,4 +1,4 @@
-"""A tokenized corpus cut into blocks: split by document, shuffled by position."""
+"""Blocks of a tokenized corpus: split by document, shuffled in each epoch."""
 
 from typing import NamedTuple
 
@@ -33,13 +33,13 @@ class CorpusParts(NamedTuple):
 def split_blocks(
     corpus: TokenizedCorpus, *, block_size: int, held_out_fraction: float, seed: int
 ) -> CorpusParts:
-    """Share the documents among three parts, and cut the tokens of each into blocks.
+    """Divide the documents into three parts, and cut the tokens of each part into blocks.
 
     Args:
         corpus: Token ids of all documents.
-        block_size: Tokens in a block; what is left at a part's end is dropped.
+        block_size: Tokens in a block; the remaining tokens at the end of a part are dropped.
         held_out_fraction: Share of the tokens for validation, and as many for test. A document
-            larger than what is left of them is trained on.
+            that is too large for the rest of both shares is a training document.
         seed: Fixes which documents are held out.
 
     Raises:
@@ -75,13 +75,13 @@ def unigram_entropy(blocks: Blocks) -> float:
 
 
 class ShuffledBlocks:
-    """Training batches as a function of their position, in an order drawn anew each epoch.
+    """Training batches as a function of their position; each epoch has a new random order.
 
     Args:
         blocks: The training blocks.
-        batch_size: Blocks in a batch; what is left at an epoch's end is skipped.
-        seed: Fixes every epoch's order.
-        rank: Which of the processes that share the blocks this is.
+        batch_size: Blocks in a batch; the remaining blocks at the end of an epoch are skipped.
+        seed: Fixes the order of every epoch.
+        rank: Index of this process among the processes that share the blocks.
         num_ranks: Number of these processes.
 
     Attributes:
@@ -118,7 +118,7 @@ class ShuffledBlocks:
 
 
 def as_batch(blocks: Blocks) -> TokenBatch:
-    """Return the blocks as what a language model takes."""
+    """Return the blocks as the input of a language model."""
     return {"input_ids": torch.from_numpy(blocks.astype(np.int64))}
 
 

@@ -1,4 +1,4 @@
-"""A corpus as one array of token ids, kept in a cache together with its tokenizer."""
+"""Corpora as arrays of token ids, cached together with their tokenizers."""
 
 import hashlib
 import os
@@ -30,8 +30,8 @@ class TokenizedCorpus(NamedTuple):
 
     Attributes:
         tokens: Token ids, int32, shape (num_tokens,). Each document ends with the tokenizer's
-            end-of-text token, where it has one.
-        ends: Where each document ends, int64, shape (num_documents,).
+            end-of-text token, if the tokenizer has one.
+        ends: End position of each document, int64, shape (num_documents,).
     """
 
     tokens: NDArray[np.int32]
@@ -46,12 +46,12 @@ def default_cache() -> Path:
 def trained_tokenizer(
     documents: Documents, vocab_size: int, *, cache: Path
 ) -> "PreTrainedTokenizerFast":
-    """Return a byte-level BPE tokenizer trained on the documents, or the one in the cache.
+    """Return a byte-level BPE tokenizer trained on the documents, from the cache if possible.
 
     Args:
-        documents: What it is trained on; it can write any other text, too.
+        documents: Training texts of the tokenizer; it can encode any other text, too.
         vocab_size: Largest number of tokens, the end-of-text token included.
-        cache: Folder for what need not be computed again.
+        cache: Folder of cached results.
     """
     from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
 
@@ -71,7 +71,7 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
     """Return the tokenizer of a model, by the model's name on the Hub or its folder.
 
     Raises:
-        ValueError: If it cannot be had, or is not a fast tokenizer.
+        ValueError: If the tokenizer cannot be loaded, or is not a fast tokenizer.
     """
     tokenizer = load_tokenizer(name)
     if not tokenizer.is_fast:
@@ -85,13 +85,13 @@ def pretrained_tokenizer(name: str) -> "PreTrainedTokenizerFast":
 def tokenize(
     documents: Documents, tokenizer: "PreTrainedTokenizerFast", *, cache: Path
 ) -> TokenizedCorpus:
-    """Return the documents' token ids, or those in the cache.
+    """Return the token ids of the documents, from the cache if possible.
 
     Args:
-        documents: What is tokenized.
-        tokenizer: The tokenizer; only its end-of-text token is added to a document, and what it
-            says of truncation and padding is for batches, not for these.
-        cache: Folder for what need not be computed again.
+        documents: The texts.
+        tokenizer: The tokenizer. Only its end-of-text token is added to a document; its settings
+            of truncation and padding are for batches and are ignored.
+        cache: Folder of cached results.
     """
     own = tokenizer.backend_tokenizer
     backend = type(own).from_str(own.to_str())
