@@ -1,4 +1,7 @@
-"""Tables of plain text."""
+"""Tables of plain text.
+
+By default, ``rich.table`` cuts or wraps cells at the width of the terminal: 80 columns in a pipe.
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -16,11 +16,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     repository = folder / "models--a--b"
     snapshot = repository / "snapshots" / "commit"
     blob = repository / "blobs" / "hash"
-    for path in (snapshot, blob.parent, folder / "models--c" / "snapshots" / "commit"):
+    others = [
+        repository / "other" / "commit",
+        folder / "other" / "models--a--b" / "snapshots" / "commit",
+    ]
+    for path in (snapshot, blob.parent, folder / "models--c" / "snapshots" / "commit", *others):
         path.mkdir(parents=True)
     blob.write_text("weights")
     (snapshot / "weights").symlink_to(blob)
-    for parent in (tmp_path, folder, repository, repository / "snapshots"):
+    for parent in (tmp_path, folder, repository, repository / "snapshots", *others):
         (parent / "precious").write_text("precious")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     return folder
@@ -63,6 +67,8 @@ def test_files_of_a_snapshot_are_deleted(cache: Path, tmp_path: Path) -> None:
         ("models--a--b/snapshots/commit", ""),
         ("models--a--b/snapshots", "precious"),
         ("models--a--b", "precious"),
+        ("models--a--b/other/commit", "precious"),
+        ("other/models--a--b/snapshots/commit", "precious"),
         ("..", "precious"),
         ("", "precious"),
     ],

@@ -1,4 +1,8 @@
-"""A repository on the Hub; of the weights, only the needed parts are downloaded."""
+"""A repository on the Hub; of the weights, only the needed parts are downloaded.
+
+``huggingface_hub.HfFileSystem`` would read parts, too, but ignores the cache, asks the Hub for a
+list of files first and knows no repositories without an owner, such as ``gpt2``.
+"""
 
 import importlib
 import io

@@ -1,4 +1,8 @@
-"""Single tensors of safetensors files, located by the header and the index of shards."""
+"""Single tensors of safetensors files, located by the header and the index of shards.
+
+The header is read here, not by ``huggingface_hub.parse_safetensors_file_metadata``: that function
+reads no cached or local files, and accepts files that are cut or whose header contradicts itself.
+"""
 
 import json
 import math
