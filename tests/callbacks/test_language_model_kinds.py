@@ -140,7 +140,7 @@ def test_a_matrix_under_an_adapter_is_refused_before_the_first_step(
     config = peft.LoraConfig(target_modules=["embed_in"], r=2)
     module = Module(peft.get_peft_model(tiny_model(), config))
     watcher = five_callbacks(small_texts(tmp_path), schedule=[0])[number]
-    with pytest.raises(ValueError, match="one with an adapter on it; merge it first") as caught:
+    with pytest.raises(ValueError, match="matrix with an adapter on it; merge it first") as caught:
         measured(module, watcher)
     assert "\n" not in str(caught.value)
     assert not module.losses

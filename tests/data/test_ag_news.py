@@ -123,7 +123,7 @@ def test_parts_of_other_names_are_refused(tmp_path: Path) -> None:
         ),
         ([["text", "label", "Text"], ["a", 1, "b"]], "got text,label,Text; which"),
         ([["text", "label", "text"], ["a", 1, "b"]], "expected different columns in .*news.csv"),
-        ([[1, "a"]], "expected rows of label,title,description in .* got one with 2 columns"),
+        ([[1, "a"]], "expected rows of label,title,description in .* got a row with 2 columns"),
         (
             [["text", "label"], ["a", 1], ["b"]],
             "news.csv, got 1 columns instead of 2 in the row that begins in line 3; correct",

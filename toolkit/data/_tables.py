@@ -104,7 +104,7 @@ def _csv_columns(path: Path) -> Columns:
         raise ValueError(f"source: expected rows in {path}, got none")
     if len(rows[0]) != len(header):
         raise ValueError(
-            f"source: expected rows of {','.join(header)} in {path}, got one with {len(rows[0])} "
+            f"source: expected rows of {','.join(header)} in {path}, got a row with {len(rows[0])} "
             "columns; give label,title,description without a header, or text,label with it"
         )
     if len(set(header)) < len(header):

@@ -57,7 +57,7 @@ def hub_answer(label: str, request: Callable[[], _T]) -> _T | None:
             "log in if it is private"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise ValueError(f"revision: expected one of the model's, got {label}") from error
+        raise ValueError(f"revision: expected a revision of the model, got {label}") from error
     except lost as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(

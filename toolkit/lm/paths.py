@@ -41,7 +41,7 @@ def check_different(argument: str, names: Sequence[str]) -> None:
         if key in first:
             raise ValueError(
                 f"{argument}: expected different models, got {first[key]} and {name}, "
-                "which are one; give each once"
+                "which are the same; give each once"
             )
         first[key] = name
 

@@ -374,7 +374,7 @@ def broken(root: Path, folder: Path, kind: str) -> str:
         ("config.json", "checkpoint: expected a model's folder with config.json, got"),
         ("model.safetensors", "checkpoint: expected safetensors in .*, got no weights"),
         ("pickle", "checkpoint: expected safetensors in .* set allow_pickle"),
-        ("tokenizer", "tokenizer: expected one beside the weights, got none in"),
+        ("tokenizer", "tokenizer: expected a tokenizer beside the weights, got none in"),
         ("family", "model: expected a causal language model of a known family"),
         ("code", "config: expected a causal language model in .*, got .*unheard_of"),
         ("rows", "tokenizer: expected ids below the model's 20 rows"),
@@ -415,7 +415,10 @@ def test_weights_that_end_early(
     ("args", "message"),
     [
         (["gpt_neox"], "models: expected two or more, got .*gpt_neox alone"),
-        (["copy", "copy"], "models: expected different models, got .* which are one; give each"),
+        (
+            ["copy", "copy"],
+            "models: expected different models, got .* which are the same; give each",
+        ),
         (
             ["copy", "copy/../copy"],
             r"models: expected different models, got .*copy and .*\.\./copy,",
@@ -457,7 +460,9 @@ def test_two_revisions_from_the_hub(
     hub = ListedHub({"someone/tiny": revisions}, tmp_path)
     names = ("someone/tiny", "someone/tiny@other")
     with serve(hub, tmp_path / "cache", monkeypatch):
-        with pytest.raises(ValueError, match="someone/tiny@gone: revision: expected one that"):
+        with pytest.raises(
+            ValueError, match="someone/tiny@gone: revision: expected a revision that"
+        ):
             ask(capsys, root, *names, "someone/tiny@gone")
         assert hub.sent("config.json") > 0
         assert hub.sent("model.safetensors") == 0

@@ -730,7 +730,9 @@ def test_published_revisions(
     hub: ListedHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.vanished.add("step8")
-    with pytest.warns(UserWarning, match="expected one of the model's.* the others are measured"):
+    with pytest.warns(
+        UserWarning, match="expected a revision of the model.* the others are measured"
+    ):
         assert probe(tmp_path, published(steps=[0, 8, 64])) == 0
     rows = rows_of(tmp_path)
     assert {(row.step, row.model, row.revision, row.commit) for row in rows} == {
@@ -791,7 +793,7 @@ def test_a_dry_run_lists_what_the_walk_would_do(
     assert {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.*")} == before
     assert not (tmp_path / "cache").exists()
     assert probe(tmp_path, published(steps="all", strict=True), "--dry_run") == 2
-    assert capsys.readouterr().err.startswith("error: revision: expected one of the model's")
+    assert capsys.readouterr().err.startswith("error: revision: expected a revision of the model")
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,9 @@ def test_a_sharded_model_by_name(hub: ListedHub, tmp_path: Path) -> None:
     names = [f"{REPOSITORY}@step8", f"{REPOSITORY}@{commit_of('step8')}"]
     assert [Models([name]).checkpoints()[0].step for name in names] == [8, 0]
     assert {Models([name]).checkpoints()[0].commit for name in names} == {commit_of("step8")}
-    with pytest.raises(MissingCheckpointError, match=r"expected one that the model has, got .*@x"):
+    with pytest.raises(
+        MissingCheckpointError, match=r"expected a revision that the model has, got .*@x"
+    ):
         Models([f"{REPOSITORY}@x"]).checkpoints()
     with pytest.raises(ValueError, match="got someone/else"):
         Models(["someone/else"]).checkpoints()
@@ -181,7 +183,7 @@ def test_a_sharded_model_by_name(hub: ListedHub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "kind", "message"),
     [
-        ("vanished", MissingCheckpointError, "revision: expected one of the model's"),
+        ("vanished", MissingCheckpointError, "revision: expected a revision of the model"),
         ("no weights", MissingCheckpointError, "expected config.json and weights"),
         ("a part", MissingCheckpointError, r"expected \d+ parts of the weights"),
         ("pickle", ValueError, "expected safetensors in .*step8, got pytorch_model.bin; set allow"),

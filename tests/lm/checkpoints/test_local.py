@@ -251,7 +251,9 @@ def test_models_of_one_folder_have_one_name(root: Path) -> None:
     (checkpoint,) = Models([f"{folder}/"]).checkpoints()
     assert checkpoint.name == folder
     for other in (f"{folder}/", f"{root}/../{root.name}/step-000002"):
-        with pytest.raises(ValueError, match=r"names: expected different models, got .* are one"):
+        with pytest.raises(
+            ValueError, match=r"names: expected different models, got .* are the same"
+        ):
             Models([folder, other])
 
 
@@ -269,7 +271,7 @@ def test_models_keep_their_order(root: Path) -> None:
     ("names", "message"),
     [
         ([], "names: expected one or more strings"),
-        (["a", "a"], "names: expected different models, got a and a, which are one"),
+        (["a", "a"], "names: expected different models, got a and a, which are the same"),
         (["a/b", "a/b@main"], "names: expected different models, got a/b and a/b@main, which are"),
         (["no/such/folder"], "expected the name of a model on the Hub or a folder"),
         (["model.gguf"], "names: expected an existing GGUF file, got model.gguf"),

@@ -122,12 +122,16 @@ def test_offline_without_a_cache(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) 
     ("source", "revision", "match"),
     [
         ("someone/unknown", None, r"source: expected a local path or a model on the Hub, got"),
-        (f"{REPOSITORY}@step7", None, rf"revision: expected one of the model's, got {REPOSITORY}@"),
+        (
+            f"{REPOSITORY}@step7",
+            None,
+            rf"revision: expected a revision of the model, got {REPOSITORY}@",
+        ),
         (f"{REPOSITORY}@../../x", None, r"revision: expected a branch, tag or commit, got '\.\./"),
         (REPOSITORY, "../../x", r"revision: expected a branch, tag or commit, got '\.\./\.\./x'"),
         (REPOSITORY, "a/../../b", r"revision: expected a branch, tag or commit"),
         (REPOSITORY, "/etc", r"revision: expected a branch, tag or commit"),
-        (f"{REPOSITORY}@main", "main", r"revision: expected one, got 'main' and someone"),
+        (f"{REPOSITORY}@main", "main", r"revision: expected one revision, got 'main' and someone"),
         ("../someone/unknown", None, r"source: expected a path or a model on the Hub"),
         ("a/b/c", None, r"source: expected a path or a model on the Hub, got 'a/b/c': no file"),
         ("a/b--c", None, r"^source: expected a path or a model on the Hub, got 'a/b--c': no file"),
@@ -153,7 +157,7 @@ def test_a_refused_revision_is_not_even_asked_for(hub: FakeHub, tmp_path: Path) 
 
 def test_a_hub_that_serves_no_parts(hub: FakeHub) -> None:
     hub.serves_parts = False
-    with pytest.raises(ValueError, match="in parts, got the whole; download it first"):
+    with pytest.raises(ValueError, match="in parts, got the whole file; download it first"):
         read_embedding(REPOSITORY)
 
 

@@ -160,7 +160,7 @@ def _plain_matrix(name: str, module: nn.Module) -> Tensor:
     # Attributes of PEFT: with an unmerged adapter, the weight is only the base matrix.
     if getattr(module, "active_adapters", None) and not getattr(module, "merged", True):
         raise ValueError(
-            f"{name}: expected a plain matrix, got one with an adapter on it; merge it first"
+            f"{name}: expected a plain matrix, got a matrix with an adapter on it; merge it first"
         )
     if weight.ndim != 2:
         raise ValueError(f"{name}: expected a matrix as weight, got shape {tuple(weight.shape)}")

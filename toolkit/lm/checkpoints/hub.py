@@ -39,7 +39,7 @@ class HubCheckpoint(Checkpoint):
     Its files are downloaded into the Hub's own cache. Offline, only cached files exist.
 
     Attributes:
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
         strict: Whether a walk ends if the revision turns out to be missing or incomplete.
     """
 
@@ -97,7 +97,7 @@ class HubRevisions(Series):
             for OLMo ``stage1-step(\d+)-tokens\d+B``.
         strict: Whether a selected step that is missing or incomplete is an error instead of a
             warning.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
 
     Raises:
         ValueError: If an argument has another value.
@@ -189,7 +189,7 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
     commit = revision if is_commit else _hub_files.references(repo).get(revision)
     if commit is None:
         where = "the cache holds" if is_offline_mode() else "the model has"
-        raise MissingCheckpointError(f"revision: expected one that {where}, got {name}")
+        raise MissingCheckpointError(f"revision: expected a revision that {where}, got {name}")
     return HubCheckpoint(
         name=repo,
         step=step_in_name(revision) or 0,

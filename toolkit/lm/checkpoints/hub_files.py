@@ -48,7 +48,7 @@ def file_sizes(repo: str, commit: str) -> dict[str, int]:
 
     info = hub_answer(label, request)
     if info is None:
-        raise MissingCheckpointError(f"revision: expected one of the model's, got {label}")
+        raise MissingCheckpointError(f"revision: expected a revision of the model, got {label}")
     return {file.rfilename: file.size or 0 for file in info.siblings or ()}
 
 

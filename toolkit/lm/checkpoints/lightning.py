@@ -51,8 +51,8 @@ class LightningCheckpoint(Checkpoint):
             model.load_state_dict(state)
         except RuntimeError as error:
             raise ValueError(
-                f"checkpoint: expected the weights of a LanguageModel in {self.path}, got others "
-                f"({str(error).splitlines()[-1].strip()})"
+                f"checkpoint: expected the weights of a LanguageModel in {self.path}, got other "
+                f"weights ({str(error).splitlines()[-1].strip()})"
             ) from error
         tokenizer = None if self.tokenizer is None else load_tokenizer(self.tokenizer)
         model.eval()  # type: ignore[no-untyped-call]

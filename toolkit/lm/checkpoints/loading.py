@@ -37,7 +37,7 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
         folder: A folder of a Hugging Face model.
         dtype: Type of the loaded weights, whatever their stored type.
         label: Name of the model in messages.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
 
     Raises:
         ValueError: If there are no weights of an allowed kind, they are damaged or lack a tensor,

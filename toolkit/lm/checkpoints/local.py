@@ -20,7 +20,7 @@ class FolderCheckpoint(Checkpoint):
 
     Attributes:
         folder: The folder.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
     """
 
     folder: Path
@@ -78,7 +78,7 @@ class LocalFolders(Series):
         pattern: Path with wildcards, or a list of them. ``{step}``, at most once in a path as in
             ``iter_{step}``, marks the step. Brackets of an existing path are not wildcards.
         name: Name of the model, by default the path of the folder of the checkpoints.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
 
     Raises:
         ValueError: If a pattern has ``{step}`` twice.

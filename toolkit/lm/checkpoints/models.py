@@ -16,8 +16,8 @@ class Models(Series):
 
     Args:
         names: Folders, GGUF files, or names on the Hub, as ``name@revision`` if the revision is
-            not ``main``. The step is read from the revision, such as ``step1000``, else it is 0.
-        allow_pickle: Whether to load pickled weights where there are no safetensors.
+            not ``main``. The step is read from the revision, such as ``step1000``, otherwise 0.
+        allow_pickle: Whether to load pickled weights if there are no safetensors.
 
     Raises:
         ValueError: If a name is none of these, or occurs twice.

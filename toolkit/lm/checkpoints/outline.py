@@ -61,7 +61,8 @@ def read_outline(checkpoint: Checkpoint, texts: Sequence[str], *, max_length: in
     tokenizer = folder_tokenizer(folder)
     if tokenizer is None:
         raise ValueError(
-            f"tokenizer: expected one beside the weights, got none in {folder}; save it there"
+            f"tokenizer: expected a tokenizer beside the weights, got none in {folder}; "
+            "save it there"
         )
     model = _without_weights(folder)
     parts = language_model_parts(model)

@@ -132,7 +132,7 @@ def _open(source: str, revision: str | None, *, allow_pickle: bool) -> tuple[Wei
         return opened(path, allow_pickle=allow_pickle), source
     name, at, named_revision = source.partition("@")
     if at and revision is not None:
-        raise ValueError(f"revision: expected one, got {revision!r} and {source}")
+        raise ValueError(f"revision: expected one revision, got {revision!r} and {source}")
     if path.suffix in _FILES or not is_repository_name(name):
         raise ValueError(f"source: expected a path or a model on the Hub, got {source!r}: no file")
     repository = HubRepository(name, named_revision if at else revision or "main")
@@ -266,7 +266,7 @@ def _missing(weights: Weights, matrix: Matrix, *, found_other: bool) -> ValueErr
     if not found_other or matrix == "input":
         return _unknown(weights, f"an {matrix} embedding ({known_parts(matrix)})")
     untied = "the configuration says that the model is untied"
-    why = untied if weights.ties is False else "nothing says that the model is tied"
+    why = untied if weights.ties is False else "no file shows that the model is tied"
     candidates = _could_be_output(weights)
     advice = "give the whole model, or its name as tensor_name (--tensor)"
     if candidates:

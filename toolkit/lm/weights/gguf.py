@@ -156,8 +156,8 @@ def _parts(path: Path, fields: Mapping[str, Any]) -> list[Path]:
     names = whole_set(Folder(path.parent), path.name)
     if len(names) != count:
         raise ValueError(
-            f"source: expected all {count} parts of a split GGUF file, got {path}, whose name "
-            f"tells {len(names)}; give the parts their names again, such as "
+            f"source: expected all {count} parts of a split GGUF file, got {len(names)} by "
+            f"the name of {path}; rename the parts to their original names, such as "
             f"model-00001-of-{count:05}.gguf"
         )
     return [path.with_name(name) for name in names]
@@ -196,7 +196,7 @@ def _vocabulary(fields: Mapping[str, Any], label: str) -> int | None:
         return None
     if not isinstance(tokens, list) or not all(isinstance(token, bytes) for token in tokens):
         raise ValueError(
-            f"source: expected a list of texts in {label}: tokenizer.ggml.tokens, got others"
+            f"source: expected a list of texts in {label}: tokenizer.ggml.tokens, got other values"
         )
     return reached_rows(dict(enumerate(token.decode(errors="replace") for token in tokens)))
 

@@ -68,7 +68,7 @@ def read_header(reader: CountedReader) -> tuple[dict[str, Any], dict[str, Tensor
     for index in range(num_fields):
         key = _text(reader, f"the name of field {index}")
         if key in fields:
-            raise ValueError(f"the field {key} stands there twice")
+            raise ValueError(f"the field {key} occurs twice")
         fields[key] = _value(reader, _unpack(reader, "I", key)[0], key)
     _check_room(reader, num_tensors, _SMALLEST_INFO, "the number of tensors")
     infos = [_tensor_info(reader, index) for index in range(num_tensors)]
@@ -121,7 +121,7 @@ def _placed(
     expected: int | None = 0
     for name, info in infos:
         if name in placed:
-            raise ValueError(f"the tensor {name} stands there twice")
+            raise ValueError(f"the tensor {name} occurs twice")
         if info.start != expected and (expected is not None or info.start % alignment):
             raise ValueError(f"the tensor {name} has offset {info.start}, not {expected}")
         try:

@@ -142,7 +142,7 @@ class _HubFile(CountedRaw):
             return b""
         if response.status_code != _PART:
             raise ValueError(
-                f"source: expected {self._label} in parts, got the whole; download it first"
+                f"source: expected {self._label} in parts, got the whole file; download it first"
             )
         whole = _WHOLE.search(response.headers.get("Content-Range", ""))
         self.size = int(whole[1]) if whole else self.size

@@ -149,7 +149,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{shown_name(twice)} stands there twice")
+        raise ValueError(f"{shown_name(twice)} occurs twice")
     return content
 
 

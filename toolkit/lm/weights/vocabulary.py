@@ -1,4 +1,4 @@
-"""Number of embedding rows that a tokenizer reaches, by its files or by itself."""
+"""Number of embedding rows that a tokenizer reaches, from its files or its object."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
