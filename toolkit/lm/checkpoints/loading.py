@@ -35,7 +35,7 @@ def load_folder(folder: Path, dtype: torch.dtype, *, label: str, allow_pickle: b
 
     Args:
         folder: A folder of a Hugging Face model.
-        dtype: Type of the loaded weights, whatever their stored type.
+        dtype: Type of the loaded weights; the stored type may differ.
         label: Name of the model in messages.
         allow_pickle: Whether to load pickled weights if there are no safetensors.
 
@@ -62,7 +62,7 @@ def load_gguf(path: Path, dtype: torch.dtype) -> OpenedModel:
 
     Args:
         path: The file.
-        dtype: Type of the loaded weights, whatever their stored type.
+        dtype: Type of the loaded weights; the stored type may differ.
 
     Raises:
         ValueError: If the file is not GGUF, is one part of several or lacks a tensor,

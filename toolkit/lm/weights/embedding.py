@@ -258,7 +258,7 @@ def _are_tied(weights: Weights, name: str, others: Sequence[str]) -> bool | None
     """Whether the matrix equals the other matrix; None if the available files do not show it."""
     if not others:
         return weights.ties
-    # The configuration may call the matrices tied although the files hold two different ones.
+    # The configuration may call the matrices tied although the files hold different matrices.
     return weights.same(name, others[0]) if weights.is_there(others[0]) else None
 
 

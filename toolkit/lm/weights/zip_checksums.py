@@ -20,7 +20,7 @@ def is_zip(path: Path) -> bool:
         path: The file.
 
     Raises:
-        ValueError: If it is a zip file whose end is damaged.
+        ValueError: If the file is a zip file with a damaged end.
     """
     try:
         return zipfile.is_zipfile(path)
