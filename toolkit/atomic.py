@@ -1,4 +1,4 @@
-"""Files that a reader, a kill or a power cut never leaves half written."""
+"""Atomic writing: files are never half written, even after a kill or a power cut."""
 
 import errno
 import os
@@ -9,18 +9,18 @@ from pathlib import Path
 from uuid import uuid4
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Some network file systems cannot be asked to write a folder to disk.
+# Some network file systems cannot sync a folder.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP}
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether a file could not be written because there is no room, or it may not grow."""
+    """Return whether the error means a full disk, a full quota or a file at its size limit."""
     return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let the error of a full disk name the file: that of writing to an open one does not."""
+    """Add the file's name to the error of a full disk: writing to an open file gives none."""
     try:
         yield
     except OSError as error:
@@ -30,7 +30,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Put ``data`` at ``path`` in one step: it holds either the old content or all of the new."""
+    """Write ``data`` to ``path`` in one step: the file has the old or the complete new content."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 
@@ -39,11 +39,11 @@ def write_atomically(path: Path, data: bytes) -> None:
 def replacing(path: Path, *, temporary_name: str = "") -> Iterator[Path]:
     """Yield a temporary path; the file written there becomes ``path`` in one step.
 
-    Afterwards file and folder are on disk. If the body raises, ``path`` is as before and nothing
-    else is left, no folder either. Where the body has removed its file, ``path`` stays as it was.
+    Afterwards file and folder are on disk. If the body raises, ``path`` is as before, and no new
+    file or folder is left. If the body has removed the temporary file, ``path`` is as before.
 
     Args:
-        path: The file; its folder is created when needed.
+        path: The file; its folder is created if needed.
         temporary_name: Name of the temporary file, by default that of ``path`` with ``.tmp``.
     """
     temporary = path.with_name(temporary_name or f"{path.name}.tmp")
@@ -63,8 +63,8 @@ def replacing(path: Path, *, temporary_name: str = "") -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that becomes ``path`` in one step once the body has filled it.
 
-    Afterwards it is on disk with all its files. Nothing is left behind if the body raises. Where
-    another process has been faster, its folder stays.
+    Afterwards the folder is on disk with all its files. If the body raises, no folder is left. If
+    another process has created ``path`` meanwhile, that folder stays.
     """
     with _existing(path.parent):
         temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
@@ -85,7 +85,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _existing(folder: Path) -> Iterator[None]:
-    """Create a folder; take it away again, with parents that were created, if the body raises."""
+    """Create a folder; if the body raises, remove it and the parents that were created."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def _existing(folder: Path) -> Iterator[None]:
         yield
     except BaseException:
         for path in created:
-            # Another process may have put something there in the meantime.
+            # Another process may have written a file there meanwhile.
             with suppress(OSError):
                 path.rmdir()
         raise

@@ -1,4 +1,4 @@
-"""The command line: which command was asked for; nothing heavy is imported before it runs."""
+"""The command line: it chooses the command, and imports no large library before it runs."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf", re.IGNOREC
 
 
 class _Command(NamedTuple):
-    """A command: what ``--help`` says about it, and what runs it and returns the exit code."""
+    """A command: its summary in ``--help``, and a function that returns the exit code."""
 
     summary: str
     run: Callable[[list[str], HeldStderr], int]
@@ -115,19 +115,19 @@ def _import_named(*modules: str) -> None:
 
 
 def _run_capacity(args: list[str], held: HeldStderr) -> int:
-    del held  # nothing runs for long, so an error stays in one line
+    del held  # All work is short, so errors are always shown in one line.
     code: int = importlib.import_module("toolkit.commands.capacity.command").main(args[1:])
     return code
 
 
 def _run_epsilon(args: list[str], held: HeldStderr) -> int:
-    del held  # an error of one model stays in one line
+    del held  # The error of a model is always shown in one line.
     code: int = importlib.import_module("toolkit.commands.epsilon.command").main(args[1:])
     return code
 
 
 def _run_agree(args: list[str], held: HeldStderr) -> int:
-    del held  # an error of one model stays in one line
+    del held  # The error of a model is always shown in one line.
     code: int = importlib.import_module("toolkit.commands.agree.command").main(args[1:])
     return code
 

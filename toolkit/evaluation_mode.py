@@ -1,4 +1,4 @@
-"""Modules in eval mode for as long as they are measured."""
+"""Eval mode of modules while they are measured."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from torch import nn
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Run the body in eval mode without gradients, then restore the flag of each submodule.
 
-    The flags come back also after an exception. Gradients can be enabled inside.
+    The flags are restored after an exception, too. The body may enable gradients.
     """
     flags = [(part, part.training) for part in module.modules()]
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: noted while work is under way, answered where it is whole."""
+"""Ctrl-C and SIGTERM: noted during work, handled between complete units of work."""
 
 import os
 import signal
@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-# After this time a process that is not to finish anything first ends without unwinding.
+# Seconds after which a process without deferred work ends without unwinding.
 _SECONDS_TO_UNWIND = 0.8
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Interrupted(BaseException):
-    """Ends a command because a signal has asked for it.
+    """Ends a command after a signal.
 
-    It is no `Exception`: what catches the failure of a measurement must not catch this.
+    It is no `Exception`, so that handlers of failed measurements do not catch it.
 
     Args:
         signum: The signal.
@@ -33,12 +33,12 @@ class Interrupted(BaseException):
 
 
 class Interruption:
-    """The request of a signal to end, which long work answers where it is whole.
+    """A signal's request to end, which long work handles between complete units.
 
-    Within `handled`, a signal raises `Interrupted` at once, and a process that is still there
-    0.8 s later ends without unwinding. Within `deferred`, or between `defer` and `settle`, the
-    signal is only noted, and `check` raises. A second signal ends the process at once, whatever
-    it does. Outside of `handled` nothing here has an effect.
+    Within `handled`, a signal raises `Interrupted` at once; if the process still runs 0.8 s later,
+    it ends without unwinding. Within `deferred`, or between `defer` and `settle`, the signal is
+    only noted, and `check` raises. A second signal always ends the process at once. Outside of
+    `handled` these methods have no effect.
     """
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Interruption:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has arrived."""
         return self._signum is not None
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Answer both signals while the body runs, in the main thread.
+        """Handle both signals while the body runs in the main thread.
 
-        A signal that the process was started to ignore stays ignored.
+        A signal that the process ignored from its start stays ignored.
         """
         if self._active or threading.current_thread() is not threading.main_thread():
             yield
@@ -68,12 +68,12 @@ class Interruption:
                 yield
         finally:
             for number, handler in before.items():
-                # None: set by something other than Python, which alone could set it again.
+                # None: a handler that Python did not set, and cannot restore.
                 signal.signal(number, signal.SIG_DFL if handler is None else handler)
             self._active, self._signum = False, None
 
     def take_over(self) -> None:
-        """Install the handlers, also over those that a library has installed since."""
+        """Install the handlers again, replacing handlers that a library has installed since."""
         if self._active:
             for number in _SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
@@ -81,7 +81,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Only note signals while the body runs; raise `Interrupted` at its end if one has come."""
+        """Only note signals while the body runs; raise `Interrupted` at its end after a signal."""
         self.defer()
         try:
             yield
@@ -94,17 +94,17 @@ class Interruption:
         self._depth += 1
 
     def settle(self) -> None:
-        """End what `defer` began; raise `Interrupted` if a signal has come."""
+        """End the deferral; raise `Interrupted` if a signal has arrived."""
         self._depth -= 1
         self._raise_unless_deferred()
 
     def check(self) -> None:
-        """Raise `Interrupted` if a signal has come."""
+        """Raise `Interrupted` if a signal has arrived."""
         if self._signum is not None:
             raise Interrupted(self._signum)
 
     def leave_to_parent(self) -> None:
-        """Let a forked process die of SIGTERM; whether Ctrl-C ends it, its parent decides."""
+        """Let SIGTERM end a forked process; the parent decides about Ctrl-C."""
         if self._active:
             self._active, self._signum = False, None
             signal.set_wakeup_fd(-1)
@@ -114,7 +114,7 @@ class Interruption:
     def _note(self, signum: int, frame: FrameType | None) -> None:
         del frame
         if self._signum is not None:
-            # The thread that watches ends the process.
+            # The watching thread ends the process.
             return
         self._signum = signum
         self._raise_unless_deferred()
@@ -125,7 +125,7 @@ class Interruption:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Watch from a thread: the main one may be inside a long call, deaf to signals."""
+        """Watch from a thread: the main thread may be in a long call that sees no signals."""
         receiver, sender = socket.socketpair()
         sender.settimeout(0)
         before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
@@ -156,11 +156,11 @@ class Interruption:
 
 
 def _leave(signum: int) -> None:
-    """End the process without unwinding; files are written in one piece, so that none is torn."""
-    # Whoever read what is written may have left, and the process ends all the same.
+    """End the process without unwinding; atomic writing leaves no file half written."""
+    # Standard error may be closed; the process must end anyway.
     with suppress(OSError):
         if sys.stdout.isatty():
-            # A progress bar has hidden it.
+            # A progress bar has hidden the cursor.
             os.write(1, _SHOW_CURSOR)
         os.write(2, b"interrupted\n")
     os._exit(128 + signum)

@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressB
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from typing_extensions import override
 
-# Attributes by the object that has them.
+# Attributes by the object that they belong to.
 NAMES: dict[str, tuple[str, ...]] = {
     "cli": (
         "_instantiate_trainer",
@@ -41,7 +41,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 # Keys of the state of ``trainer.fit_loop``.
 BATCH_PROGRESS = "epoch_loop.batch_progress"
 VALIDATION_PROGRESS = "epoch_loop.val_loop.batch_progress"
-# The class of a model among the hyper-parameters of a checkpoint that a command has written.
+# The hyper-parameter with a model's class, in checkpoints that a command has written.
 CLASS_PATH = "_class_path"
 
 
@@ -107,12 +107,12 @@ class OpenProgressBar(RichProgressBar, ABC):
 
 
 def trainer_of(module: L.LightningModule) -> L.Trainer | None:
-    """Return the module's trainer, None where there is none; the public property raises."""
+    """Return the module's trainer, or None; the public property raises without a trainer."""
     return module._trainer
 
 
 def state_key_of(callback: Callback, **arguments: object) -> str:
-    """Return the key of a callback's state in checkpoints, which tells its arguments apart."""
+    """Return the key of a callback's state in checkpoints, which depends on its arguments."""
     return callback._generate_state_key(**arguments)
 
 
@@ -124,18 +124,18 @@ def checks_validation(trainer: L.Trainer) -> bool:
 
 
 def log_batch(trainer: L.Trainer) -> None:
-    """Log the values of the last batch: a run that ends in the hooks of that batch would not."""
+    """Log the values of the last batch, which a run that ends in the batch's hooks would lose."""
     connector = trainer._logger_connector
     connector.on_batch_end()
     connector.update_train_step_metrics()
 
 
 def restore_loaders(trainer: L.Trainer) -> None:
-    """Let the training loaders go on where the checkpoint left them.
+    """Let the training loaders continue at the checkpoint's position.
 
-    Lightning does so only if it asks for the loaders after the checkpoint has been read, and not
-    at the end of an epoch. A run that is limited by epochs, whose optimiser asks how many steps
-    that makes, would begin with the first batch again.
+    Lightning does so only if the loaders are created after the checkpoint is read, and not at the
+    end of an epoch. A run limited by epochs would begin with the first batch again, because its
+    optimiser asks for the number of steps before.
     """
     loop = trainer.fit_loop
     states, loader = loop._combined_loader_states_to_load, loop._combined_loader

@@ -28,7 +28,7 @@ class AdamW(Optimizer):
         eps: Added to the root of the second moment.
         weight_decay: gamma.
         decay_mode: ``plain`` multiplies by ``1 - lr gamma``. ``row_norm`` pulls each row w to unit
-            norm, ``w + lr gamma w (1 - 1 / |w|)``, for gamma <= 0; a row of norm 0 is left alone.
+            norm, ``w + lr gamma w (1 - 1 / |w|)``, for gamma <= 0; a row of norm 0 is not changed.
             ``auto`` is ``row_norm`` for gamma < 0 and ``plain`` otherwise.
 
     Raises:
@@ -117,7 +117,7 @@ def _check_group(group: dict[str, Any]) -> None:
 
 
 def check_decay(decay_mode: DecayMode, weight_decay: float) -> DecayMode:
-    """Return the mode of decay, or raise a ValueError if there is none such for this strength."""
+    """Return the mode of decay, or raise a ValueError if it does not allow this strength."""
     one_of("decay_mode", decay_mode, "auto", "row_norm", "plain")
     if decay_mode == "row_norm" and weight_decay > 0:
         raise ValueError(
@@ -159,10 +159,10 @@ def warmup_cosine(step: int, *, warmup_steps: int, total_steps: int, floor: floa
 
 
 class Settings:
-    """The settings that an optimiser was built with, so that a resume can honour them.
+    """The settings of a new optimiser, to be restored after a checkpoint is loaded.
 
-    A checkpoint brings back the learning rate, decay and betas it was saved with. What was given
-    on the command line this time counts instead, and the schedule goes on from the saved step.
+    Loading a checkpoint also loads its learning rate, decay and betas. The settings of the present
+    command replace them, and the schedule continues from the saved step.
 
     Args:
         optimizer: A freshly built optimiser.
@@ -177,7 +177,7 @@ class Settings:
         ]
 
     def restore(self) -> None:
-        """Lay the settings over what a checkpoint has loaded."""
+        """Replace the settings that a checkpoint has loaded."""
         scheduler = self._scheduler
         scheduler.base_lrs = [group["initial_lr"] for group in self._groups]
         for group, settings, factor in zip(

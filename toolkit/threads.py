@@ -1,4 +1,4 @@
-"""The number of threads: one for small work, where waiting costs more than sharing saves."""
+"""The number of threads: small work uses one, because waiting would cost more than it saves."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from threadpoolctl import ThreadpoolController
 from torch import nn
 from typing_extensions import override
 
-# Measured by benchmarks/threads.py: a step of this many multiply-adds gains little by a second
-# thread on an idle machine, and loses much where another process wants the processor.
+# Measured by benchmarks/threads.py: below this number of multiply-adds in a step a second thread
+# gains little on an idle machine, and loses much on a busy machine.
 SMALL_WORK = 4_000_000_000
-# Rows that meet each weight in a step, where a module does not say.
+# Rows that each weight is multiplied by in a step, if a module does not state them.
 _USUAL_ROWS = 1024
 _VARIABLE = "OMP_NUM_THREADS"
 
@@ -24,13 +24,13 @@ _given_by_option = False
 
 @contextmanager
 def given(typed: str | int) -> Iterator[None]:
-    """Compute with the user's number of threads, which no choice of ours changes, in the body.
+    """Run the body with the user's number of threads; automatic choices do not change it.
 
     Args:
-        typed: Number of threads, as the option ``--threads`` has it.
+        typed: Number of threads, the text of the option ``--threads``.
 
     Raises:
-        ValueError: If it is no whole number of at least 1.
+        ValueError: If it is no integer of at least 1.
     """
     global _given_by_option  # noqa: PLW0603 - the count of threads is the process's own, too
     number = int(typed) if str(typed).isdecimal() else 0
@@ -47,7 +47,7 @@ def given(typed: str | int) -> Iterator[None]:
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Give back the numbers of threads of torch and of numpy's and scipy's BLAS after the body."""
+    """Restore the numbers of threads of torch and of numpy's and scipy's BLAS after the body."""
     found = torch.get_num_threads()
     try:
         with _blas().limit(limits=None):
@@ -59,7 +59,7 @@ def restored() -> Iterator[None]:
 def settle(module: nn.Module) -> None:
     """Compute with one thread from now on if the module's steps are small.
 
-    ``--threads`` and the environment variable ``OMP_NUM_THREADS``, in this order, come before.
+    ``--threads``, and then the environment variable ``OMP_NUM_THREADS``, have precedence.
     """
     if _given_by_option or os.environ.get(_VARIABLE):
         return
@@ -69,7 +69,7 @@ def settle(module: nn.Module) -> None:
 
 @contextmanager
 def suited_to(module: nn.Module) -> Iterator[None]:
-    """Compute the body with the number of threads that `settle` chooses, then restore it."""
+    """Run the body with the number of threads that `settle` chooses, then restore the number."""
     with restored():
         settle(module)
         yield
@@ -100,9 +100,9 @@ class ThreadChoice(Callback):
 
 
 def multiply_adds(module: nn.Module) -> int:
-    """Return about how many multiply-adds a step's forward products take.
+    """Return the approximate number of multiply-adds in the forward products of a step.
 
-    Each weight counts once for each row that meets it: ``rows_per_step`` of the module, or 1024.
+    Each weight counts once for each row: ``rows_per_step`` of the module, or 1024 rows.
     """
     known = (p for p in module.parameters() if not nn.parameter.is_lazy(p))
     rows: int = getattr(module, "rows_per_step", _USUAL_ROWS)
@@ -116,7 +116,7 @@ def _set(number: int) -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
-    # Finding the loaded libraries takes milliseconds; scipy's is loaded by then.
+    # The search for loaded libraries takes milliseconds; scipy's library is loaded already.
     import scipy.linalg  # noqa: F401, PLC0415
 
     return ThreadpoolController().select(user_api="blas")

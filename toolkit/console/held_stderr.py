@@ -223,7 +223,7 @@ def _threads_without_full_disks() -> Iterator[None]:
 def _redirect_handlers(source: TextIO | HeldStderr, target: TextIO | HeldStderr) -> None:
     loggers = [logging.root, *map(logging.getLogger, list(logging.root.manager.loggerDict))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
-        # Handlers where the attribute is a property read sys.stderr at each message.
+        # Handlers with a property of this name read sys.stderr at each message: nothing to change.
         if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is source:
             handler.setStream(target)
 

@@ -70,7 +70,7 @@ def _set_scales(axes: "Axes") -> None:
 
 
 def _shade_classes(axes: "Axes") -> None:
-    """The bounds are those of `toolkit.functional.embedding_deviation`."""
+    """The bounds are the bounds of the classes in `toolkit.functional.embedding_deviation`."""
     low, high = axes.get_ylim()
     axes.axhspan(0.2, high, color=ORANGE, alpha=0.1, linewidth=0)
     axes.axhspan(low, 0.1, color=BLUE, alpha=0.1, linewidth=0)
@@ -81,7 +81,7 @@ def _shade_classes(axes: "Axes") -> None:
 def matrix_histograms(
     matrices: Mapping[str, Tensor], *, step: int, epsilons: Mapping[str, float]
 ) -> "Figure":
-    """Draw the cosines of the rows of matrices, of a large one those of evenly spaced rows.
+    """Draw the cosines of the rows of matrices; a large matrix is reduced to evenly spaced rows.
 
     Args:
         matrices: Matrices of finite numbers by name, shape (rows, d).
@@ -94,7 +94,7 @@ def matrix_histograms(
 
 
 def _drawn(matrix: Tensor) -> Tensor:
-    """Return the matrix, or evenly spaced rows of a large one."""
+    """Return the matrix, or evenly spaced rows if it is large."""
     if len(matrix) <= _MAX_ROWS:
         return matrix
     return matrix[torch.linspace(0, len(matrix) - 1, _MAX_ROWS, device=matrix.device).long()]

@@ -1,4 +1,4 @@
-"""Figures of layers: by step, against depth, and one quantity against another."""
+"""Figures of layers: by step, against depth, and a quantity against another quantity."""
 
 from collections.abc import Callable, Collection, Mapping
 from math import isfinite
@@ -76,7 +76,7 @@ def _colours(values: "MaskedArray") -> tuple[str, float, float]:
 
 
 def _ticks(set_ticks: Callable[..., object], labels: list[str]) -> None:
-    """Label at most a dozen positions, the last one among them."""
+    """Label at most a dozen positions, including the last."""
     stride = -(-len(labels) // _MAX_TICKS)
     positions = range(len(labels) - 1, -1, -stride)
     set_ticks(list(positions), labels=[labels[position] for position in positions])
@@ -113,7 +113,7 @@ def against_depth(values: Values, *, label: str) -> "Figure":
 
 
 def one_against_another(x: Values, y: Values, *, xlabel: str, ylabel: str) -> "Figure":
-    """Draw a quantity of each layer against another one, one colour for each model.
+    """Draw a quantity of each layer against another quantity, one colour for each model.
 
     Args:
         x: Value by layer, by model.

@@ -1,4 +1,4 @@
-"""Figures of packings: their cosines, and deviations beside those of a fitted law."""
+"""Figures of packings: their cosines, and their deviations against fitted laws."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ def abs_cosine_histogram(
 def measured_against_fitted(
     measured: Mapping[str, Sequence[float]], fitted: Mapping[str, Sequence[float]]
 ) -> "Figure":
-    """Draw measured largest |cosines| against what fitted laws say, on logarithmic axes.
+    """Draw the largest measured |cosines| against fitted laws, on logarithmic axes.
 
     Args:
         measured: Measured values of the points each law was fitted to, by law; all positive.

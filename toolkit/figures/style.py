@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours are told apart with any kind of colour vision.
+# Okabe and Ito's colours are distinct with any kind of colour vision.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 NUM_BINS = 60
 
@@ -23,7 +23,7 @@ def new_axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
     figure = Figure(figsize=(5.6, 4.0), dpi=110)
     # Fixed margins: a layout engine would draw everything twice to find them.
     axes = figure.add_axes((0.15, 0.125, 0.82, 0.79))
-    # A given height spares a search for one that clears the ticks.
+    # With a given height matplotlib need not search for a free position.
     axes.set_title(title, fontsize=11, y=1.01)
     axes.set_xlabel(xlabel)
     axes.set_axisbelow(True)

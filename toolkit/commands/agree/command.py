@@ -33,7 +33,7 @@ def main(args: Sequence[str]) -> int:
     """
     options = _parser().parse_args(args)
     _check(options)
-    # torch takes seconds to import, which a wrong option or --help should not cost.
+    # Importing torch takes seconds; --help and wrong options must not wait for it.
     from toolkit.commands.agree import report  # noqa: PLC0415
     from toolkit.commands.agree.compare import compare  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace) -> "tuple[list[ModelStates], Conditions]":
-    """All models' states, and what the numbers depend on; cheap checks come first."""
+    """Return all models' states and the conditions; cheap checks come first."""
     import torch  # noqa: PLC0415
 
     from toolkit.commands.agree import states as reading  # noqa: PLC0415
@@ -145,7 +145,7 @@ def _text_set(options: argparse.Namespace) -> "TextSet":
 
     return TextSet(
         source=options.texts,
-        # Nothing is trained, and no draw is smaller.
+        # No probe is trained, and this is the smallest possible draw.
         num_train=_MINIMA["num_texts"],
         num_test=options.num_texts,
         seed=options.seed,

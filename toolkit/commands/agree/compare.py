@@ -1,4 +1,4 @@
-"""Agreement between models, every pair of them at every depth."""
+"""Agreement of each pair of models at each depth."""
 
 import math
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ class Agreement(NamedTuple):
     Attributes:
         model_a: The first model.
         model_b: The second model.
-        depth: Depth as it was asked for.
+        depth: Depth as the user gave it.
         layer_a: The first model's layer there.
         layer_b: The second model's layer there.
         full: In full space; NaN where a model's distances are all equal.
-        readout: Each model inside its own readout subspace.
+        readout: Inside the readout subspace of each model.
         random_mean: Mean over pairs of random subspaces of the same dimension.
-        random_std: Standard deviation over them (n - 1).
-        z: (readout - random_mean) / random_std; NaN where they do not spread.
+        random_std: Standard deviation over these pairs (n - 1).
+        z: (readout - random_mean) / random_std; NaN where the random values are all equal.
         num_texts: Number of texts compared.
-        num_dropped: Number of texts of which a model keeps nothing after the removal.
-        num_distinct_a: Number of distinct vectors among the first model's.
-        num_distinct_b: Number of distinct vectors among the second model's.
+        num_dropped: Number of texts with a zero vector in a model after the removal.
+        num_distinct_a: Number of distinct vectors of the first model.
+        num_distinct_b: Number of distinct vectors of the second model.
         num_nonfinite: Number of values of both models' states and unembeddings that are NaN or
             infinite.
-        reason: Why there are no numbers; empty where there are.
+        reason: Why the numbers are missing; empty otherwise.
     """
 
     model_a: str
@@ -56,13 +56,13 @@ class Agreement(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """What the numbers depend on.
+    """Settings that the numbers depend on.
 
     Attributes:
         texts: Where the texts come from.
         pooling: How a text's tokens become one vector.
         max_length: Tokens of a text that count.
-        dtype: What the weights were loaded as.
+        dtype: Type of the loaded weights.
         k: Dimension of the subspaces.
         num_random: Number of pairs of random subspaces, 2 to 1,000,000.
         remove: Number of principal components removed.
@@ -82,12 +82,12 @@ class Conditions(NamedTuple):
 def compare(models: Sequence[ModelStates], conditions: Conditions) -> list[Agreement]:
     """Compare every pair of models at every depth (arXiv 2605.17084).
 
-    Each comparison draws its own random subspaces from the same seed: what else is compared
-    changes nothing. What cannot be compared has a reason instead of numbers.
+    Each comparison draws its own random subspaces from the same seed, so it does not depend on
+    other comparisons. A comparison that is impossible has a reason instead of numbers.
 
     Args:
         models: Two models or more, with the same texts and depths.
-        conditions: Of them ``num_random``, ``remove`` and ``seed`` are used.
+        conditions: Settings; ``num_random``, ``remove`` and ``seed`` are used.
     """
     wanted = [(a, b, depth) for a, b in combinations(models, 2) for depth in models[0].layers]
     return [_compared(*one, conditions) for one in with_progress(wanted, description="pairs")]
@@ -119,7 +119,7 @@ def _compared(a: ModelStates, b: ModelStates, depth: str, conditions: Conditions
 def _agreement(
     a: ModelStates, b: ModelStates, layers: tuple[str, str], conditions: Conditions
 ) -> tuple[PairwiseAgreementResult, str]:
-    """The agreement at these layers, and why there is none."""
+    """Return the agreement at these layers, or the reason why it is missing."""
     try:
         found = pairwise_agreement(
             *(a.states[layers[0]], b.states[layers[1]]),
@@ -129,10 +129,10 @@ def _agreement(
             generator=torch.Generator().manual_seed(conditions.seed),
         )
     except ValueError as error:
-        # States without distances, such as one vector for all texts, cost only their own row.
+        # If the distances are all zero, only this row of the table is affected.
         return _UNKNOWN, str(error)
     if math.isnan(found.full):
-        # What the subspaces rank then is rounding.
+        # Otherwise the subspaces would rank rounding errors.
         return _UNKNOWN, "all distances of a model are equal"
     return found, ""
 

@@ -1,4 +1,4 @@
-"""What ``python -m toolkit agree`` prints, writes and draws."""
+"""The output of ``python -m toolkit agree``: text, JSON, CSV and figure."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from toolkit.figures.agreement import agreement_by_space
 def as_text(
     models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions
 ) -> str:
-    """Return a table for people, and what the numbers depend on."""
+    """Return the table as text, with the settings of the comparison."""
     del models
     header = ("models", "depth", "layers", "full", "readout", "random", "std", "z", "texts")
     table = aligned([(*header, "distinct"), *map(_cells, rows)])
@@ -29,7 +29,7 @@ def as_text(
 def as_json(
     models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions
 ) -> str:
-    """Return the same as a JSON object, null where a number means nothing."""
+    """Return the table as JSON, undefined numbers as null."""
     content = {
         "conditions": conditions._asdict(),
         "models": [
@@ -49,7 +49,7 @@ def as_json(
 def write_csv(
     models: Sequence[ModelStates], rows: Sequence[Agreement], conditions: Conditions, path: Path
 ) -> None:
-    """Write one line for each pair and depth, in one step; what means nothing stays empty."""
+    """Write a line for each pair and depth, in one step; undefined numbers stay empty."""
     commits = {model.name: model.commit for model in models}
     header = [*Agreement._fields, "commit_a", "commit_b", *Conditions._fields]
     cells = ([*r, commits[r.model_a], commits[r.model_b], *conditions] for r in rows)

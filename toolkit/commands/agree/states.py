@@ -1,4 +1,4 @@
-"""What ``python -m toolkit agree`` keeps of each model: states of the texts and readout bases."""
+"""Hidden states and readout bases of the models that are compared."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,11 +18,11 @@ from toolkit.runs.points import num_nonfinite
 
 
 class Candidate(NamedTuple):
-    """A model whose small files are read and whose weights are not.
+    """A model without its weights: only its small files are read.
 
     Attributes:
-        name: What the user calls it.
-        checkpoint: How to fetch and open it.
+        name: Name that the user gave.
+        checkpoint: The checkpoint that is opened later.
         outline: Its shape.
     """
 
@@ -32,12 +32,12 @@ class Candidate(NamedTuple):
 
 
 class ModelStates(NamedTuple):
-    """What remains of a model once it has read the texts.
+    """States and readout bases of a model that has read the texts.
 
     Attributes:
-        name: What the user calls it.
+        name: Name that the user gave.
         commit: Commit of a published model, else empty.
-        layers: Name of the layer at each depth that was asked for.
+        layers: Name of the layer at each depth.
         states: One float32 vector for each text, shape (N, d), by layer.
         bases: Readout basis, shape (d, k), by layer; none if the unembedding is not finite.
         num_nonfinite: Number of values of states and unembedding that are not finite, by layer.
@@ -58,17 +58,17 @@ def candidates(
 
     Args:
         names: Folders, or names on the Hub, those as ``name@revision`` where it is not ``main``.
-        texts: What the models are going to read.
+        texts: The texts that the models will read.
         max_length: Longer texts are cut to so many tokens.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:
-        ValueError: If one cannot be read; the message begins with its name.
+        ValueError: If a model cannot be read; the message begins with its name.
     """
     found = []
     for name in names:
         with _named(name):
-            # One series for each, as two revisions of a model may be at the same step.
+            # One series for each model: two revisions of a model may have the same step.
             (checkpoint,) = Models([name], allow_pickle=allow_pickle).checkpoints()
             outline = read_outline(checkpoint, texts, max_length=max_length)
         found.append(Candidate(name, checkpoint, outline))
@@ -76,7 +76,7 @@ def candidates(
 
 
 def subspace_dimension(models: Sequence[Candidate], k: int | None) -> int:
-    """Return the dimension of all readout subspaces, by default that of the narrowest model.
+    """Return the dimension of all readout subspaces, by default from the narrowest model.
 
     Raises:
         ValueError: If the unembedding of a model is too small for ``k``.
@@ -93,8 +93,8 @@ def layer_at(depth: str, num_blocks: int) -> str:
     """Return the name of a model's layer at a depth, the same share of each model's blocks.
 
     Args:
-        depth: A layer's name, or a share: 0 for what enters the first block, s for the residual
-            stream after the nearest to s L of the L blocks, 1 for ``final``.
+        depth: A layer's name, or a share s: 0 is the input of the first block, 1 is ``final``, and
+            between them s is the residual stream after the block nearest to s L.
         num_blocks: Number of blocks L.
 
     Raises:
@@ -137,14 +137,14 @@ def read_states(
     dtype: torch.dtype,
     encoding: Mapping[str, Any],
 ) -> ModelStates:
-    """Fetch and open a model, let it read the texts, and forget its weights.
+    """Download and open a model, read the texts with it, and release its weights.
 
     Args:
         model: The model.
         texts: N texts.
-        layers: Name of the layer at each depth that is asked for.
+        layers: Name of the layer at each depth.
         k: Dimension of the readout subspace.
-        dtype: What the weights are loaded as.
+        dtype: Type of the loaded weights.
         encoding: How a text becomes a vector: options of `toolkit.lm.reading.hidden_states`.
 
     Raises:
@@ -172,7 +172,7 @@ def read_states(
 
 
 def _readout_basis(subject: Subject, layer: str, k: int) -> Tensor:
-    """Return a layer's readout basis, none of whose columns is arbitrary."""
+    """Return a layer's readout basis; the rank suffices for all its columns."""
     basis, rank = subject.readout(layer, k, centered=False, fold_norm=False)
     limit = f"{rank}, the rank of the matrix that reads {layer} out"
     at_most("k", k, rank, limit=limit, advice="choose a smaller subspace")
@@ -191,7 +191,7 @@ def _check_some_finite(counts: Mapping[str, int]) -> None:
 
 @contextmanager
 def _named(model: str) -> Iterator[None]:
-    """Let an error begin with the name of the model that it is about."""
+    """Put the model's name in front of an error's message."""
     try:
         yield
     except Exception as error:

@@ -21,18 +21,18 @@ _LAWS: tuple["Law", ...] = ("full", "ratio", "jl")
 # The published table gives epsilon to five decimals.
 _TABLE_ROUNDING = 5e-6
 _PARTS_OF_A_RANGE = 3
-# More are seconds of bootstrapped fits, or a step that has lost a zero.
+# More questions take long, and probably come from a mistyped step.
 _MOST_QUESTIONS = 1000
 _LARGEST_DIM = 10**9
-# Of ten; beyond, a number would take minutes to write out, or be 0 as a float.
+# Power of ten; a larger number takes minutes to write, a smaller number is 0 as a float.
 _LARGEST_POWER = 300
-# The root of the rounding of a variance: orthogonal rows have a deviation of 0.
+# Root of a variance's rounding error: a smaller deviation is that of orthogonal rows, 0.
 _ORTHOGONAL = 1e-7
 _LONGEST_SHOWN = 60
 
 
 def main(args: Sequence[str]) -> int:
-    """Answer what the options ask, on standard output.
+    """Print the answers to the questions of the options.
 
     Args:
         args: The options, without the command itself.
@@ -41,7 +41,7 @@ def main(args: Sequence[str]) -> int:
         The exit code, 0.
 
     Raises:
-        ValueError: If the options make no question, or the packings cannot be fitted.
+        ValueError: If the options contain no question, or the packings cannot be fitted.
     """
     options = _parser().parse_args(args)
     questions = list(_questions(options))
@@ -52,7 +52,7 @@ def main(args: Sequence[str]) -> int:
     if options.figure is not None and options.fit is None:
         raise ValueError("figure: expected --fit with it, got a figure of nothing; add --fit PATH")
     check_outputs(figure=options.figure)
-    # torch takes seconds to import, which a wrong option or --help should not cost.
+    # Importing torch takes seconds; --help and wrong options must not wait for it.
     from toolkit.commands.capacity import report  # noqa: PLC0415
 
     points: list[PackingPoint] = []
@@ -115,7 +115,7 @@ def _questions(options: argparse.Namespace) -> Iterator[Question]:
 
 
 def _asked(options: argparse.Namespace) -> tuple[list[int], list[Decimal], list[Decimal]]:
-    """Dimensions, deviations and numbers of directions, as many as can be answered."""
+    """Return dimensions, deviations and numbers of directions; too many are refused."""
     dims = [_dimension(number) for number in _numbers("dim", options.dim)]
     epsilons = _numbers("epsilon", options.epsilon)
     counts = _numbers("num_vectors", options.num_vectors)
@@ -178,7 +178,7 @@ def _published_laws(options: argparse.Namespace) -> list["CapacityLaw"]:
 def _fitted_laws(
     options: argparse.Namespace, points: "Sequence[PackingPoint]"
 ) -> tuple[list["CapacityLaw"], list[str]]:
-    """The laws that can be fitted, and why others cannot."""
+    """Return the laws that can be fitted, and the reasons why others cannot."""
     from toolkit.commands.capacity.laws import fitted_law  # noqa: PLC0415
 
     laws, skipped = [], []
@@ -195,7 +195,7 @@ def _fitted_laws(
 
 
 def _numbers(name: str, texts: Sequence[str] | None) -> list[Decimal]:
-    """Numbers and ranges FIRST:LAST:STEP, with the digits they were given in."""
+    """Return numbers and ranges FIRST:LAST:STEP as exact decimals."""
     numbers = []
     for text in texts or ():
         parts = [_decimal(name, part, text) for part in text.split(":")]

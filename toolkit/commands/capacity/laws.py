@@ -1,4 +1,4 @@
-"""The capacity laws with what is known about them: where they were fitted, and how well."""
+"""Capacity laws with the range and the error of their fits."""
 
 import math
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ from toolkit.functional.law_uncertainty import (
 from toolkit.reference import PackingPoint, optimised_packing, random_packing
 
 _PROVEN_JL = 8.0
-# Fewer points do not tell the four constants of the full law apart.
+# Fewer points do not determine the four constants of the full law.
 _FEWEST_POINTS = {"full": 30, "ratio": 3, "jl": 3}
 
 
 class Answer(NamedTuple):
-    """What a law says.
+    """The answer of a law.
 
     Attributes:
         value: Decimal logarithm of the capacity, or the deviation.
-        interval: Its 95 % interval, None for a law whose constants have none.
+        interval: Its 95 % interval, None for constants without an interval.
         extrapolates: Whether k/d lies outside the points that the law was fitted to.
         beyond_law: Whether the deviation is 1 or more, which no cosine reaches.
     """
@@ -51,12 +51,12 @@ class CapacityLaw:
     """A law, its constants and their uncertainty.
 
     Attributes:
-        label: What to call it.
+        label: Name in tables and figures.
         law: Its form.
         constants: Its constants by name.
-        resamples: Bootstrapped constants by name; empty where there are none.
-        ratios: Smallest and largest k/d it was fitted to; None for a proven law.
-        fit: The fit behind it; None where the constants are published ones.
+        resamples: Bootstrapped constants by name; empty without a bootstrap.
+        ratios: Smallest and largest k/d of the fit; None for a proven law.
+        fit: The fit; None for published constants.
     """
 
     label: str
@@ -71,8 +71,7 @@ class CapacityLaw:
     ) -> Answer:
         """Return the capacity's decimal logarithm; see `toolkit.functional.log10_capacity`.
 
-        An epsilon of 0 is that of orthogonal vectors, of which there are as many as dimensions,
-        whatever the law.
+        Under every law epsilon = 0 means orthogonal vectors, as many as dimensions.
         """
         if epsilon == 0:
             return Answer(math.log10(dim), None, extrapolates=False)
@@ -101,14 +100,14 @@ class CapacityLaw:
 
 
 def published_law(law: Law) -> CapacityLaw:
-    """Return a published law, with the scatter of the published points around it."""
+    """Return a published law, with the scatter of the published points."""
     points = random_packing() if law == "jl" else optimised_packing()
     fitted = fitted_law(points, law)
     return CapacityLaw(law, law, dict(PUBLISHED[law]), fitted.resamples, fitted.ratios)
 
 
 def proven_law() -> CapacityLaw:
-    """Return the Johnson-Lindenstrauss law with the constant it is proven for."""
+    """Return the Johnson-Lindenstrauss law with its proven constant."""
     return CapacityLaw("jl, proven", "jl", {"C": _PROVEN_JL}, {}, None)
 
 
@@ -116,7 +115,7 @@ def fitted_law(points: Sequence[PackingPoint], law: Law) -> CapacityLaw:
     """Fit a law to packings, with bootstrapped constants.
 
     Raises:
-        ValueError: If the points are too few to tell the law's constants apart.
+        ValueError: If the points are too few to determine the law's constants.
     """
     usable = [point for point in points if law == "jl" or point.num_vectors > point.dim]
     things = f"packings with k > d for law {law!r}"

@@ -1,4 +1,4 @@
-"""The matrix in a file, whose deviation the command is asked about."""
+"""The embedding matrix in a file."""
 
 from pathlib import Path
 from pickle import UnpicklingError
@@ -10,12 +10,12 @@ from torch import Tensor
 
 from toolkit.lm.weights.zip_checksums import check_file
 
-# What damaged files and other kinds of content raise when they are read.
+# Errors that readers raise for damaged files and other content.
 _UNREADABLE = (OSError, ValueError, TypeError, EOFError, RuntimeError, UnpicklingError, BadZipFile)
 
 
 def read_matrix(path: Path) -> Tensor:
-    """Return the matrix in a .npy or .pt file; nothing in the file is run.
+    """Return the matrix in a .npy or .pt file; no code of the file is run.
 
     Raises:
         ValueError: If it is another kind of file or holds no single matrix.
@@ -30,7 +30,7 @@ def read_matrix(path: Path) -> Tensor:
         else:
             matrix = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
-        # Some of these explain themselves over many lines.
+        # Some messages have many lines.
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ValueError(f"embeddings: expected a readable file, got {path}: {reason}") from error
     if not isinstance(matrix, Tensor) or matrix.ndim != 2:

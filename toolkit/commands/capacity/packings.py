@@ -9,9 +9,9 @@ from toolkit.runs.folder import SUMMARY
 from toolkit.runs.table import TABLE_NAME, MeasurementRow, read_measurements
 
 _COLUMNS = ("k", "d", "max_abs_cosine")
-# Of vectors and dimensions that a packing can have been computed with.
+# Largest number of vectors and dimensions of a packing.
 _LARGEST = 10**12
-# A bootstrap holds 800 numbers for each.
+# A bootstrap holds 800 numbers for each packing.
 _MOST_PACKINGS = 10_000
 _QUANTITY = ("packing", "best_max_abs_cosine")
 
@@ -24,7 +24,7 @@ def read_packings(path: str | Path) -> list[PackingPoint]:
             `PackingGeometry` has measured them to their end.
 
     Raises:
-        ValueError: If there is no such path, no packing in it, or the file has other columns.
+        ValueError: If the path does not exist, has no packing, or the file has other columns.
     """
     path = Path(path)
     if not path.exists():
@@ -48,7 +48,7 @@ def _csv_rows(path: Path) -> list[PackingPoint]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = reader.fieldnames or ()
-            # One more than can be fitted shows that there are too many.
+            # Reading one more than the limit shows that there are too many.
             rows = [(reader.line_num, row) for row in islice(reader, _MOST_PACKINGS + 1)]
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"fit: expected a readable CSV file, got {path}: {error}") from error
@@ -62,7 +62,7 @@ def _csv_rows(path: Path) -> list[PackingPoint]:
 
 
 def _packing(path: Path, line: int, *cells: str | None) -> PackingPoint:
-    """Return the packing of a line, or say which of its numbers cannot be."""
+    """Return the packing of a line, or raise a ValueError that names the wrong number."""
     where = f"fit: line {line} of {path}"
     try:
         k, d, max_abs_cosine = int(cells[0] or ""), int(cells[1] or ""), float(cells[2] or "")

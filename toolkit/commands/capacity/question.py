@@ -4,15 +4,15 @@ from typing import NamedTuple
 
 
 class Question(NamedTuple):
-    """What is asked of each law.
+    """A question to each law.
 
     Attributes:
         dim: Dimension d.
-        epsilon: Deviation, 0 for orthogonal rows; None when it is what is asked for.
-        num_vectors: Number of directions k; None when it is what is asked for.
+        epsilon: Deviation, 0 for orthogonal rows; None if the deviation is asked for.
+        num_vectors: Number of directions k; None if the capacity is asked for.
         rounding: Largest rounding error of epsilon.
         stderr: Standard error of a measured epsilon.
-        model: Name of the published model it is about, empty for none.
+        model: Name of the published model, empty without a model.
         published: Published capacity of that model, None if it is called indeterminate.
     """
 

@@ -1,4 +1,4 @@
-"""What ``python -m toolkit capacity`` prints, draws and reads."""
+"""The output of ``python -m toolkit capacity``: text, JSON and figure."""
 
 import math
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from toolkit.reference import PackingPoint
 if TYPE_CHECKING:
     from toolkit.commands.capacity.question import Question
 
-# Beyond it a float cannot hold the capacity itself.
+# A float cannot hold a larger capacity.
 _LARGEST_LOG10 = 308.0
 
 
 def as_text(
     questions: Sequence["Question"], laws: Sequence[CapacityLaw], skipped: Sequence[str]
 ) -> str:
-    """Return tables for people, one for the fits and one for the answers."""
+    """Return two tables as text: the fits and the answers."""
     parts = []
     fits = [(law, law.fit) for law in laws if law.fit]
     if fits:
@@ -38,7 +38,7 @@ def as_text(
 def as_json(
     questions: Sequence["Question"], laws: Sequence[CapacityLaw], skipped: Sequence[str]
 ) -> str:
-    """Return the same as a JSON object; a capacity beyond a float is null, its log10 is not."""
+    """Return the answers as JSON; a capacity beyond a float is null, its log10 is a number."""
     answers = [
         _answer_record(question, law, _ask(law, question)) for question in questions for law in laws
     ]
@@ -48,7 +48,7 @@ def as_json(
 
 
 def check_drawable(points: Sequence[PackingPoint]) -> None:
-    """Raise a ValueError if `draw_fits` would have nothing to draw."""
+    """Raise a ValueError if no packing can be drawn by `draw_fits`."""
     if not _drawn(points):
         raise ValueError(
             f"figure: expected packings with more vectors than dimensions, got none of "
@@ -57,7 +57,7 @@ def check_drawable(points: Sequence[PackingPoint]) -> None:
 
 
 def draw_fits(laws: Sequence[CapacityLaw], points: Sequence[PackingPoint], path: Path) -> None:
-    """Draw measured against fitted; orthogonal vectors, k <= d, have no place on its axes."""
+    """Draw measured against fitted deviations; orthogonal vectors (k <= d) are left out."""
     shown = _drawn(points)
     measured = {law.label: [point.max_abs_cosine for point in shown] for law in laws}
     fitted = {
@@ -113,7 +113,7 @@ def _fit_table(fits: Sequence[tuple[CapacityLaw, PackingLawResult]]) -> str:
 
 
 def _published_line(question: "Question", laws: Sequence[CapacityLaw]) -> str:
-    """How a published capacity compares with the full law's."""
+    """Return a line that compares a published capacity with the full law's."""
     if question.published is None:
         return f"{question.model}: published as indeterminate, epsilon is not below 0.1\n"
     line = f"{question.model}: published {_power_of_ten(math.log10(question.published))}"
@@ -166,7 +166,7 @@ def _fit_record(law: CapacityLaw, fit: PackingLawResult) -> dict[str, Any]:
 
 
 def _power_of_ten(log10: float) -> str:
-    """A number from its decimal logarithm, which may be beyond a float."""
+    """Return a number's text from its decimal logarithm; the number may exceed a float."""
     if abs(log10) < 4:
         return f"{10**log10:.3g}"
     mantissa, exponent = f"{10 ** (log10 % 1):.2e}".split("e")

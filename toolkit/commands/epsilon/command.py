@@ -21,7 +21,7 @@ _NONE_MEASURED = 2
 def main(args: Sequence[str]) -> int:
     """Measure the models that the options name, and print a table.
 
-    A model that fails costs one line on standard error, and not the others.
+    A model that fails gives one line on standard error; the others are measured.
 
     Args:
         args: The options, without the command itself.
@@ -36,7 +36,7 @@ def main(args: Sequence[str]) -> int:
     check_outputs(csv=options.csv, figure=options.figure)
     check_different("models", options.models)
     options.models = [model_name(name) for name in options.models]
-    # torch takes seconds to import, which a wrong option or --help should not cost.
+    # Importing torch takes seconds; --help and wrong options must not wait for it.
     from toolkit.commands.epsilon import report  # noqa: PLC0415
 
     models, failures = _measured(options)
@@ -86,20 +86,20 @@ def _parser() -> OneLineParser:
 
 
 def _shared(models: Sequence["MeasuredModel"], options: argparse.Namespace) -> list["SharedMatrix"]:
-    """Which of the models share a matrix, be it the one that was measured or the other."""
+    """Return the models that share a matrix, measured or not."""
     from toolkit.commands.epsilon.twins import shared_matrices  # noqa: PLC0415
 
     return shared_matrices(
         [(model.model, model.matrix_hash) for model in models],
         "output" if options.unembedding else "input",
-        # The name of one tensor says nothing about the other.
+        # The name of one tensor does not give the name of the other tensor.
         compare_other=options.tensor is None,
         allow_pickle=options.allow_pickle,
     )
 
 
 def _measured(options: argparse.Namespace) -> tuple[list["MeasuredModel"], dict[str, str]]:
-    """The models measured, and one line by model about each that could not be."""
+    """Return the measured models, and by model a line about each failure."""
     from toolkit.commands.epsilon.measured import measure_model  # noqa: PLC0415
 
     models: list[MeasuredModel] = []

@@ -16,29 +16,29 @@ from toolkit.runs.provenance import matrix_hash
 
 
 class MeasuredModel(NamedTuple):
-    """Embedding deviation of one matrix of a model, and what it was measured on.
+    """Embedding deviation of a model's matrix, with the origin of the matrix.
 
     Attributes:
-        model: What was read, with its revision.
+        model: Name of the model, with its revision.
         matrix: ``input`` or ``output``.
         epsilon: The deviation, mean + 2 std.
         mean: Mean cosine similarity of different rows.
         std: Standard deviation over the pairs.
-        epsilon_stderr: Standard error of epsilon, None if not asked for.
+        epsilon_stderr: Standard error of epsilon, None if it was not computed.
         model_class: 1 above 0.2, 2 below 0.1, None between.
         log10_capacity: Decimal logarithm of the full law's capacity, None for class 1, where it
             means nothing.
-        tied: Whether the input and output matrix are one, None if unknown.
+        tied: Whether input and output matrix are the same, None if unknown.
         dim: Dimension d.
         rows_used: Rows measured, zero rows included.
         rows_stored: Rows of the stored matrix.
-        zero_rows: Zero rows among those measured, left out.
+        zero_rows: Measured rows that are zero and left out.
         tokenizer_rows: Rows the tokenizer reaches, None without a tokenizer.
         epsilon_stored: Epsilon over all stored rows, None if rows that were not measured hold
             values that are not finite.
-        dtype: What the matrix is stored as.
-        tensor: Its name.
-        file: The file that holds it.
+        dtype: Type of the stored matrix.
+        tensor: Name of the matrix in the file.
+        file: The file of the matrix.
         commit: Commit of a published model, else empty.
         bytes_read: Bytes of weight files that were read.
         matrix_hash: Fingerprint of the stored matrix (`toolkit.runs.provenance.matrix_hash`).
@@ -138,7 +138,7 @@ def _deviation(found: EmbeddingTensor, num_rows: int) -> EmbeddingDeviationResul
 
 
 def _epsilon_of_all(found: EmbeddingTensor, used: int) -> float | None:
-    """Epsilon over all stored rows, None if those beyond the tokenizer are no numbers."""
+    """Return epsilon over all stored rows, None if rows beyond the tokenizer are not finite."""
     return (
         None if num_nonfinite(found.tensor[used:]) else _deviation(found, len(found.tensor)).epsilon
     )

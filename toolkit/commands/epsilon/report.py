@@ -1,4 +1,4 @@
-"""What ``python -m toolkit epsilon`` measures, prints, writes and draws."""
+"""The output of ``python -m toolkit epsilon``: text, JSON, CSV and figure."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from toolkit.console.text_table import aligned
 from toolkit.figures.deviation import deviation_against_dim
 from toolkit.reference import model_capacities
 
-# The paper gives capacities below it only.
+# The paper gives capacities only below this deviation.
 _PUBLISHED_BELOW = 0.1
 
 
@@ -19,7 +19,7 @@ def as_text(
     failures: Mapping[str, str],
     shared: Sequence[SharedMatrix] = (),
 ) -> str:
-    """Return a table for people, and what it needs to be read rightly; failures are said apart."""
+    """Return the table with its footnotes; failures go to standard error."""
     del failures
     stderr = models[0].epsilon_stderr is not None
     header = ("model", "mu", "sigma", "epsilon", *(("stderr",) * stderr), "class")
@@ -40,7 +40,7 @@ def as_json(
     failures: Mapping[str, str],
     shared: Sequence[SharedMatrix] = (),
 ) -> str:
-    """Return the same as a JSON object, with what failed and why."""
+    """Return the table as JSON, with the failed models and the reasons."""
     content = {
         "models": [model._asdict() for model in models],
         "shared": [one._asdict() for one in shared],
@@ -50,7 +50,7 @@ def as_json(
 
 
 def write_csv(models: Sequence[MeasuredModel], path: Path) -> None:
-    """Write one line a model, in one step; what is unknown stays empty."""
+    """Write a line for each model, in one step; unknown values stay empty."""
     output_files.write_csv(path, MeasuredModel._fields, models)
 
 

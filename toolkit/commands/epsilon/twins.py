@@ -1,4 +1,4 @@
-"""Which models share an embedding matrix, so that they are no different checkpoints of it."""
+"""Models that share an embedding matrix, and so are not different checkpoints of it."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,18 +6,18 @@ from typing import NamedTuple
 from toolkit.lm.weights.embedding import Matrix, read_embedding
 from toolkit.runs.provenance import matrix_hash
 
-# Of the matrix that is not measured: two that differ as a whole do so here, but for a coincidence.
+# Rows of the other matrix that are compared first: different matrices differ here already.
 _SAMPLED_ROWS = 64
 
 _Models = tuple[str, ...]
 
 
 class SharedMatrix(NamedTuple):
-    """Models that hold the very same matrix.
+    """Models with an identical matrix.
 
     Attributes:
         matrix: ``input``, ``output``, or ``input and output``.
-        models: What was read, in the order of the command line.
+        models: Names of the models, in the order of the command line.
     """
 
     matrix: str
@@ -31,14 +31,14 @@ def shared_matrices(
     compare_other: bool = True,
     allow_pickle: bool = False,
 ) -> list[SharedMatrix]:
-    """Return the models that share a matrix; those that share both stand in one entry.
+    """Return the models that share a matrix; models that share both have one entry.
 
-    Of the other matrix the first rows are read, and more only where these are equal.
+    The first rows of the other matrix are read, and the rest only if these are equal.
 
     Args:
-        hashes: Each model, as `toolkit.lm.weights.embedding.read_embedding` knows it, and the
-            fingerprint of its matrix that was measured.
-        matrix: Which matrix that is.
+        hashes: Each model, as for `toolkit.lm.weights.embedding.read_embedding`, with the
+            fingerprint of its measured matrix.
+        matrix: Name of the measured matrix.
         compare_other: Whether to compare the other matrix, too.
         allow_pickle: Whether to open pickled files.
     """
@@ -48,7 +48,7 @@ def shared_matrices(
         try:
             found = read_embedding(model, other, allow_pickle=allow_pickle, num_rows=num_rows)
         except ValueError:
-            # A model without the other matrix shares none; what was asked for is not at stake.
+            # A model without the other matrix does not share it.
             return None
         return matrix_hash(found.tensor)
 
@@ -75,7 +75,7 @@ def _same_others(
 
 
 def _equal(models: Sequence[str], digests: Sequence[str | None]) -> list[_Models]:
-    """Return the models with equal digests together, where there are several."""
+    """Return the groups of several models with equal digests."""
     groups: dict[str, list[str]] = {}
     for model, digest in zip(models, digests, strict=True):
         if digest is not None:

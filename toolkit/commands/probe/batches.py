@@ -1,4 +1,4 @@
-"""What the loss of a checkpoint is the mean of: texts as batches, or a user's own data."""
+"""Batches over which a checkpoint's loss is averaged."""
 
 import json
 from dataclasses import asdict
@@ -26,10 +26,10 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase | None) -> None:
 
 
 def check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Refuse token ids that mean something else to the model: its loss would be a number, too.
+    """Refuse token ids of another tokenizer: the loss would be a wrong number.
 
     Raises:
-        ValueError: If the data's tokenizer is another one than the checkpoint's.
+        ValueError: If data and checkpoint have different tokenizers.
     """
     own: PreTrainedTokenizerBase | None = getattr(data, "tokenizer", None)
     if own is None or tokenizer is None or own.get_vocab().items() <= tokenizer.get_vocab().items():
@@ -41,15 +41,15 @@ def check_tokens(data: L.LightningDataModule, tokenizer: PreTrainedTokenizerBase
 
 
 def fingerprint(texts: TextSet) -> str:
-    """Return the hash of the texts themselves, those for training and those for testing."""
+    """Return the hash of the training and test texts."""
     drawn = texts.load()
     return texts_hash([*drawn.train_texts, *drawn.test_texts])
 
 
 def conditions(texts: TextSet, data: L.LightningDataModule | None) -> dict[str, Any]:
-    """Return what a loss depends on, plain types, for the rows of the table."""
+    """Return the settings that a loss depends on, as plain types, for the rows of the table."""
     if data is None:
         return {"texts": {**asdict(texts), TEXTS_HASH: fingerprint(texts)}}
-    # A user's may hold anything, such as a Path.
+    # A user's data module may hold any type, such as a Path.
     arguments = json.loads(json.dumps(dict(data.hparams), default=str))
     return {"data": {"class": type(data).__name__, **arguments}}

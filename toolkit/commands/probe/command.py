@@ -44,25 +44,25 @@ _TYPES: dict[str, Any] = {
     "root": str | None,
     "run": str | None,
 }
-# What the numbers depend on: a run whose configuration differs in these is another version.
-# Older files lack the option with a default.
+# The numbers depend on these keys: a run with other values is another version.
+# Files of older versions lack the option with a default.
 _MEASURING = {"callbacks": None, "texts": None, "data": None, "dtype": None, "loss": True}
 _OWN_SERIES = "toolkit.lm.checkpoints"
 _GIGABYTE = 10**9
 
 
 def main(args: Sequence[str], held: HeldStderr) -> int:
-    """Walk over the checkpoints that the options name, or say what would be fetched.
+    """Walk over the checkpoints that the options name, or list the files to download.
 
     Args:
         args: The options, without the command itself.
-        held: Standard error, told when the first measurement begins.
+        held: Standard error, which holds text back until the first measurement.
 
     Returns:
         The exit code, 0.
 
     Raises:
-        ValueError: If the options make no walk, or a checkpoint cannot be had or measured.
+        ValueError: If an option is wrong, or a checkpoint cannot be loaded or measured.
     """
     with without_noise():
         parser = _parser()
@@ -97,7 +97,7 @@ def main(args: Sequence[str], held: HeldStderr) -> int:
 
 
 class _Beginning(FirstStep):
-    """Writes the configuration anew once everything about the first checkpoint is accepted."""
+    """Writes the configuration again when the first checkpoint has passed all checks."""
 
     def __init__(self, held: HeldStderr, path: Path, text: str) -> None:
         super().__init__(held)
@@ -118,12 +118,12 @@ class _Beginning(FirstStep):
 
 @contextmanager
 def _alone(folder: Path, text: str, held: HeldStderr) -> Iterator[None]:
-    """Keep other processes out; leave no folder of a walk that is refused before it begins."""
+    """Lock the folder; remove a new folder if the walk is refused before it begins."""
     with locked(folder):
         is_new = not (folder / CONFIG).exists()
         files = NewFiles(folder, is_new=is_new)
         if is_new:
-            # The same walk, started a second time, finds its folder by it.
+            # A second start of the same walk finds the folder by this file.
             write_atomically(folder / CONFIG, text.encode())
         try:
             yield
@@ -142,7 +142,7 @@ def _parser() -> RunParser:
             settings = {"choices": list(choices), "default": default}
         elif value is not None:
             settings = {"type": _TYPES[name], "default": default}
-        # A switch is found under either spelling: other commands have dashes.
+        # A switch has two spellings, because other commands use dashes.
         spellings = [name] if value is not None else [name, name.replace("_", "-")]
         flags = [f"--{spelling}" for spelling in spellings]
         parser.add_argument(*flags, help=text, **settings)
@@ -150,12 +150,12 @@ def _parser() -> RunParser:
 
 
 def _with_short_names(text: str) -> str:
-    """Name the toolkit's own series as a user does: their modules may move."""
+    """Replace the paths of the toolkit's series by short names: their modules may move."""
     config = yaml.safe_load(text)
     names = [kind.__name__ for kind in subclasses(Series).values()]
     for one in _as_list(config["series"]):
         module, _, name = one["class_path"].rpartition(".")
-        # Two classes of one name can only be told apart by their paths.
+        # Only paths distinguish two classes with the same name.
         if module.startswith(_OWN_SERIES) and names.count(name) == 1:
             one["class_path"] = name
     return yaml_text.dump(config)
@@ -166,7 +166,7 @@ def _as_list(series: Any) -> list[Any]:  # noqa: ANN401
 
 
 def _folder(config: Namespace, text: str) -> Path:
-    """Return the newest version of the run that measures the same, else that of a new one."""
+    """Return the newest version that measures the same, or a new version's folder."""
     configs = [os.fspath(path) for path in config.get("config") or [] if path is not None]
     name = run_name(config.run or (None if configs else "probe"), configs, None)
     runs = RunFolder(Path(config.root or DEFAULT_ROOT), name)
@@ -189,13 +189,13 @@ def _measures_the_same(path: Path, text: str) -> bool:
 
 
 def _origins(series: Any) -> dict[str, set[str]]:  # noqa: ANN401
-    """Where the checkpoints of a model come from, for models whose name does not say it."""
+    """Return the origins of each model's checkpoints, if its name does not contain the origin."""
     origins: dict[str, set[str]] = {}
     for one in _as_list(series):
         arguments = (one or {}).get("init_args") or {}
         name, pattern = arguments.get("name"), arguments.get("pattern") or ""
         if "repo" in arguments:
-            # Patterns for one repository may stand for different stages of training.
+            # Different patterns for a repository may be different stages of training.
             origins.setdefault(arguments["repo"], set()).add(pattern)
         elif name and pattern:
             patterns = pattern if isinstance(pattern, list) else [pattern]
@@ -208,13 +208,13 @@ def _texts(built: Namespace) -> TextSet:
         texts: TextSet = built.texts
         return texts
     of_callbacks: list[Any] = [getattr(callback, "texts", None) for callback in built.callbacks]
-    # A user's callback may call anything its texts.
+    # The attribute ``texts`` of a user's callback may have any type.
     return next((texts for texts in of_callbacks if isinstance(texts, TextSet)), TextSet())
 
 
 def _list(checkpoints: Sequence[Checkpoint], measured: Sequence[Checkpoint]) -> None:
-    """Print what a walk would fetch: what is neither measured nor on this machine yet."""
-    # Two revisions may share a file, which is then downloaded once; a listing cannot tell.
+    """Print the files that a walk would download, and the checkpoints that are done."""
+    # A file that two revisions share is downloaded once, but counted twice here.
     total = 0
     for checkpoint in checkpoints:
         if checkpoint in measured:
@@ -229,7 +229,7 @@ def _list(checkpoints: Sequence[Checkpoint], measured: Sequence[Checkpoint]) -> 
 
 
 def _to_fetch(checkpoint: Checkpoint) -> tuple[str, int]:
-    """What a listing says about a checkpoint, and the bytes to fetch."""
+    """Return the state of a checkpoint in words, and the bytes to download."""
     try:
         files = checkpoint.missing()
     except MissingCheckpointError:

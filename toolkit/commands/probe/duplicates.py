@@ -1,4 +1,4 @@
-"""Steps whose weights, or one of whose embedding matrices, are those of an earlier step."""
+"""Steps with the same weights, or the same embedding matrix, as an earlier step."""
 
 import warnings
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def matrix_hashes(model: "PreTrainedModel") -> dict[str, str]:
-    """Return the fingerprints of the embedding matrices by name, one where they are tied."""
+    """Return the fingerprints of the embedding matrices by name; tied matrices have one."""
     named = {"input": model.get_input_embeddings(), "output": output_embedding(model)}
     weights = {name: getattr(module, "weight", None) for name, module in named.items()}
     if weights["output"] is weights["input"]:
@@ -24,7 +24,7 @@ def matrix_hashes(model: "PreTrainedModel") -> dict[str, str]:
 
 
 class Duplicates:
-    """Marks steps that hold what an earlier one holds, and warns of each kind once.
+    """Marks steps that repeat an earlier step, and warns once of each kind.
 
     Args:
         record: The walk's record.
@@ -37,13 +37,13 @@ class Duplicates:
     def marks(
         self, checkpoint: Checkpoint, digest: str, matrices: dict[str, str], logger: ModelLogger
     ) -> list[Point]:
-        """Return the points that mark a checkpoint, none where no earlier step has its weights.
+        """Return the points that mark a checkpoint; none if no earlier step has the same weights.
 
         Args:
             checkpoint: The checkpoint.
             digest: Fingerprint of all its weights.
             matrices: Fingerprints of its embedding matrices by name.
-            logger: Where the marks of its model go.
+            logger: The logger of its model.
         """
         earlier = self._record.first_with(digest, checkpoint.name)
         if earlier is not None:

@@ -1,4 +1,4 @@
-"""The loss of a checkpoint: of texts in the pass that measures them, or of a user's own data."""
+"""The loss of a checkpoint: on the measured texts, or on a user's own data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from toolkit.models import LanguageModel
 
 
 class TextLosses:
-    """The losses of a model on the test texts, counted in whatever pass reads them first.
+    """The losses of a model on the test texts, counted in the first pass that reads them.
 
     Args:
         texts: The texts.
@@ -30,15 +30,15 @@ class TextLosses:
         self.meter = meter
 
     def meter_for(self, texts: TextSet) -> LossMeter | None:
-        """Return what is to count while these texts are read, None where nothing is."""
-        # These fields change vectors, not what is predicted.
+        """Return the meter to use while these texts are read, None if their losses do not count."""
+        # These fields change vectors, but not predictions.
         same: dict[str, Any] = {"pooling": "last", "skip_first": False, "batch_size": 1}
         wanted = replace(texts, **same) == replace(self.texts, **same)
         return self.meter if wanted and not self.meter.complete else None
 
 
 class CheckpointOnTexts(LanguageModel):
-    """A checkpoint on texts; its callbacks read them, and what they leave is read at the end."""
+    """A checkpoint on texts; texts that no callback has read are read at the end."""
 
     text_losses: TextLosses | None = None
 
@@ -56,7 +56,7 @@ class CheckpointOnTexts(LanguageModel):
 
     @override
     def on_validation_end(self) -> None:
-        """Read the texts, unless a callback has done it."""
+        """Read the texts, unless a callback has read them."""
         if self.text_losses is not None and not self.text_losses.meter.complete:
             self._read(self.text_losses)
 
@@ -82,7 +82,7 @@ class CheckpointOnTexts(LanguageModel):
 
 
 class CheckpointOnData(LanguageModel):
-    """A checkpoint on a user's own batches, without the logits of all tokens at once."""
+    """A checkpoint on a user's batches; it never holds the logits of all tokens."""
 
     _meter: LossMeter | None = None
 
@@ -97,5 +97,5 @@ class CheckpointOnData(LanguageModel):
 
 
 def empty_batch(_: int) -> dict[str, Any]:
-    """Return the batch of a validation whose callbacks alone read something."""
+    """Return the empty batch of a validation in which only the callbacks read texts."""
     return {}

@@ -1,4 +1,4 @@
-"""Options of ``python -m toolkit probe``, told without importing what they stand for."""
+"""Options of ``python -m toolkit probe``, without imports of their types."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,7 @@ DESCRIPTION = (
     "Measure the checkpoints of language models, each at its own training step. A walk that was "
     "interrupted goes on when it is started again."
 )
-# The types live where they can be imported: in `toolkit.commands.probe.command`.
+# `toolkit.commands.probe.command` has the types: it may import them.
 _DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -18,10 +18,10 @@ class Option(NamedTuple):
 
     Attributes:
         name: Its name without dashes.
-        help: What it means.
-        value: What ``--help`` calls its value, None for a switch.
-        default: Its value where it is not given.
-        choices: All values it can have, empty where that is no list.
+        help: Its meaning.
+        value: Name of its value in ``--help``, None for a switch.
+        default: Its default.
+        choices: All allowed values, empty if they are not a list.
     """
 
     name: str
@@ -66,7 +66,7 @@ OPTIONS = (
 
 
 def help_text() -> str:
-    """Return what ``--help`` prints."""
+    """Return the text of ``--help``."""
     parser = OneLineParser(prog=PROG, description=DESCRIPTION)
     parser.add_argument("-c", "--config", metavar="FILE", help="Path of a YAML file.")
     parser.add_argument(

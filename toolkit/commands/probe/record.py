@@ -1,4 +1,4 @@
-"""What a walk has measured: each checkpoint whole, in table and curves, or not at all."""
+"""The record of a walk: each checkpoint is complete in table and curves, or absent."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,21 +16,21 @@ METRIC = "checkpoint"
 DUPLICATE = "duplicate_of_step"
 MATRICES = "matrix_hashes"
 TEXTS_HASH = "texts_hash"
-# The row that is written last of all: with it a checkpoint is whole.
+# The last row of a checkpoint: with this row the checkpoint is complete.
 _LAST = "num_parameters"
 
 
 class WalkRecord:
-    """The table of a walk, and what is done according to it.
+    """The table of a walk, and the checkpoints that it contains.
 
-    Opening it removes the rows and points of a checkpoint that a kill has left half measured.
+    Opening the record removes rows and points of a checkpoint that was interrupted by a kill.
 
     Args:
         folder: The run's folder.
         texts_hash: Returns the fingerprint of the texts that are read.
 
     Attributes:
-        unfinished: The callbacks that are done with the checkpoint that was under way.
+        unfinished: The callbacks that have finished the interrupted checkpoint.
     """
 
     def __init__(self, folder: Path, *, texts_hash: Callable[[], str] = str) -> None:
@@ -45,14 +45,14 @@ class WalkRecord:
             self.keep_points(model)
 
     def hash_of(self, checkpoint: Checkpoint) -> str | None:
-        """Return the weights hash with which the checkpoint has been measured, None if it has not.
+        """Return the weights hash of a measured checkpoint, None if it is not measured.
 
-        A revision that has got another commit since has not.
+        A revision that has another commit today counts as not measured.
         """
         return _hash_of(checkpoint, self._done)
 
     def first_with(self, weights_hash: str, model: str) -> int | None:
-        """Return the smallest step of the model at which it had these weights."""
+        """Return the model's smallest step with these weights."""
         steps = [
             step
             for (name, step), row in self._done.items()
@@ -63,12 +63,12 @@ class WalkRecord:
     def first_with_matrices(
         self, hashes: Mapping[str, str], model: str, *, before: float = math.inf
     ) -> dict[str, int]:
-        """Return the smallest earlier step of the model that has each of these matrices, by name.
+        """Return, by matrix, the model's smallest earlier step with the same matrix.
 
         Args:
             hashes: Fingerprints of the matrices by name. Rows of older versions have none.
             model: Name of the model.
-            before: The step that the matrices belong to, by default one after all others.
+            before: The step of the matrices, by default after all other steps.
         """
         first: dict[str, int] = {}
         for (name, step), row in sorted(self._done.items()):
@@ -79,7 +79,7 @@ class WalkRecord:
         return first
 
     def same_matrices(self, model: str) -> dict[int, dict[str, int]]:
-        """Return the steps that share a matrix, but not all weights, with an earlier one.
+        """Return the steps that share a matrix, but not all weights, with an earlier step.
 
         Returns:
             By step, the smallest step with the same matrix by the matrix's name.
@@ -94,12 +94,12 @@ class WalkRecord:
         return {step: shared for step, shared in found.items() if shared}
 
     def drop(self, checkpoint: Checkpoint) -> bool:
-        """Remove what has been measured at this step of the model, with other weights.
+        """Remove the rows and points of this step of the model, which has new weights now.
 
-        Later steps that are marked as having the same weights go as well.
+        Later steps that are marked as its duplicates are removed, too.
 
         Returns:
-            Whether there was anything.
+            Whether the record had the step.
         """
         model = checkpoint.name
         if self._done.pop((model, checkpoint.step), None) is None:
@@ -112,7 +112,7 @@ class WalkRecord:
         return True
 
     def finish(self, points: Iterable[Point], num_parameters: int, common: dict[str, Any]) -> None:
-        """Write what belongs to the checkpoint as a whole, after everything else about it."""
+        """Write the rows about the checkpoint as a whole, after all other rows."""
         last = Point(_LAST, "", num_parameters, metric=METRIC)
         rows = measurement_rows([*points, last], common)
         self.table.append(rows)
@@ -121,7 +121,7 @@ class WalkRecord:
         self.unfinished.clear()
 
     def resume(self, checkpoint: Checkpoint, weights_hash: str) -> None:
-        """Keep what callbacks have measured at this checkpoint before a kill, and nothing else."""
+        """Keep the rows of callbacks that finished this checkpoint before a kill; drop others."""
         kept = [row for rows in self.unfinished.rows.values() for row in rows]
         if {row.identity for row in kept} != {checkpoint.identity} or {
             row.weights_hash for row in kept
@@ -131,18 +131,18 @@ class WalkRecord:
             self._cut()
 
     def _resumed(self, rows: Sequence[MeasurementRow]) -> list[MeasurementRow]:
-        """Return the rows of finished callbacks at the last checkpoint, if it is not whole."""
+        """Return the rows of finished callbacks at the last checkpoint, if it is incomplete."""
         last = [row for row in rows if rows and (row.model, row.step) == _place(rows[-1])]
         if not last or _place(last[0]) in self._done:
             return []
         return [row for some in self.unfinished.resume(last).values() for row in some]
 
     def _cut(self) -> None:
-        """Remove the rows that are neither of a whole checkpoint nor of a finished callback."""
+        """Remove all rows except those of complete checkpoints and finished callbacks."""
         self.table.keep(lambda row: _place(row) in self._done or _identity(row) in self._partial)
 
     def texts_hashes(self) -> set[str]:
-        """Return the fingerprints of the texts that were read."""
+        """Return the fingerprints of all texts in the table."""
         texts = (row.conditions.get("texts", {}) for row in self._done.values())
         return {one[TEXTS_HASH] for one in texts if TEXTS_HASH in one}
 
@@ -155,14 +155,14 @@ class WalkRecord:
         return {step: history[step] for step in sorted(history)}
 
     def duplicates(self, model: str) -> dict[int, int]:
-        """Return the steps whose weights are those of an earlier one, with that one."""
+        """Return the steps that repeat the weights of an earlier step, with that step."""
         tag = f"{METRIC}/{DUPLICATE}"
         return {
             step: int(values[tag]) for step, values in self.history(model).items() if tag in values
         }
 
     def keep_points(self, model: str) -> None:
-        """Remove the points of a model's checkpoints that are not whole, if they have rows or not.
+        """Remove the points of a model's incomplete checkpoints, with or without rows.
 
         A curve has points before the table has rows.
         """
@@ -171,7 +171,7 @@ class WalkRecord:
 
 
 def measured_before(checkpoints: Iterable[Checkpoint], folder: Path) -> list[Checkpoint]:
-    """Return those whose commit the table in a run's folder holds; the table stays as it is."""
+    """Return the checkpoints whose commits are in a run's table; the table is not changed."""
     path = folder / TABLE_NAME
     done = _last_rows(read_measurements(path) if path.exists() else [])
     return [one for one in checkpoints if one.commit and _hash_of(one, done) is not None]
@@ -190,7 +190,7 @@ def _identities(rows: Iterable[MeasurementRow]) -> set[tuple[str | int, ...]]:
 
 
 def _last_rows(rows: Iterable[MeasurementRow]) -> dict[tuple[str, int], MeasurementRow]:
-    """The last row of each checkpoint that is whole."""
+    """Return the last row of each complete checkpoint."""
     lasts = (row for row in rows if (row.metric, row.quantity) == (METRIC, _LAST))
     return {(row.model, row.step): row for row in lasts}
 

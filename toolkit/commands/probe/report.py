@@ -1,4 +1,4 @@
-"""What a walk shows at its end: a table of each model, heat maps, and models side by side."""
+"""The report of a walk: a table for each model, heat maps, and models side by side."""
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -27,10 +27,10 @@ _SHOWN = 8
 
 
 def report(walk: Walk, record: WalkRecord, models: Sequence[str]) -> None:
-    """Print and write what the record holds about the models.
+    """Print and write the report of the models.
 
     Args:
-        walk: The walk, with the callbacks that know what they have measured.
+        walk: The walk with its callbacks.
         record: Its record.
         models: Names of the models, in their order.
     """
@@ -93,7 +93,7 @@ def _heat_maps(
 
 
 def _compare(folder: Path, latest: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw the models' last steps side by side, anew at each end of a walk."""
+    """Draw the models' last steps side by side, replacing earlier figures."""
     figures = _comparisons(latest)
     for path in (folder / _COMPARISON).glob("events.out.tfevents.*"):
         path.unlink()
@@ -125,6 +125,6 @@ def _comparisons(latest: Mapping[str, Mapping[str, float]]) -> dict[str, "Figure
 def _by_model(
     latest: Mapping[str, Mapping[str, float]], tag: str
 ) -> dict[str, Mapping[str, float]]:
-    """Return the values by layer of each model that has any."""
+    """Return the values by layer, of the models that have values."""
     values = {model: values_by_layer(of_model, tag) for model, of_model in latest.items()}
     return {model: layers for model, layers in values.items() if layers}

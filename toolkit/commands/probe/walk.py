@@ -1,4 +1,4 @@
-"""Measure checkpoints one after the other, each as a stand-alone validation."""
+"""The walk: one checkpoint after another is measured in a stand-alone validation."""
 
 import gc
 import sys
@@ -50,16 +50,16 @@ _LOSS = "lm_val"
 
 @dataclass(kw_only=True)
 class Walk:
-    """A walk over checkpoints, which goes on where it was when it was interrupted.
+    """A walk over checkpoints, which continues where it was interrupted.
 
     Attributes:
         folder: The run's folder: its table, and below it the curves of each model.
-        callbacks: What measures each checkpoint.
-        texts: Texts whose test part the loss is the mean of, unless there is ``data``.
+        callbacks: The callbacks that measure each checkpoint.
+        texts: Texts; without ``data`` the loss is averaged over their test part.
         data: Batches for the loss instead of texts.
-        dtype: What the weights are loaded as.
+        dtype: Type of the loaded weights.
         accelerator: Lightning's name of the device.
-        max_disk_gb: Limit on what is downloaded, see `toolkit.lm.checkpoints.fetch_ahead`.
+        max_disk_gb: Limit on downloads, see `toolkit.lm.checkpoints.fetch_ahead`.
         loss: Whether to measure loss and perplexity.
     """
 
@@ -76,18 +76,18 @@ class Walk:
         """Measure the checkpoints that have not been measured yet, models one after the other.
 
         Raises:
-            ValueError: If one cannot be had or measured; what is measured until then stays.
+            ValueError: If a checkpoint cannot be loaded or measured; earlier results stay.
         """
         record = WalkRecord(
             self.folder, texts_hash=lambda: fingerprint(self.texts) if self.data is None else ""
         )
         for callback in self.watchers:
-            # Their own setup does it too late for a walk that has nothing left to do.
+            # A walk without remaining checkpoints never calls their setup.
             callback.number_among(self.callbacks)
         for checkpoint in checkpoints:
             if checkpoint.commit and record.hash_of(checkpoint) is None:
                 record.drop(checkpoint)
-        # A commit fixes the weights; a folder's name does not, and must be opened.
+        # A commit fixes the weights; a folder may have changed and must be opened.
         waiting = [c for c in checkpoints if not c.commit or record.hash_of(c) is None]
         if waiting:
             self._prepare(waiting, record)
@@ -101,7 +101,7 @@ class Walk:
         return record
 
     def restore(self, record: WalkRecord, model: str) -> None:
-        """Let the callbacks know what the record says about a model."""
+        """Give the callbacks the history of a model from the record."""
         history = record.history(model)
         for callback in self.watchers:
             callback.history = {step: dict(values) for step, values in history.items()}
@@ -119,7 +119,7 @@ class Walk:
         with closing(ModelLogger(self.folder, model)) as logger:
             for checkpoint in checkpoints:
                 self._visit(checkpoint, logger, record)
-                # Trainer and model refer to each other, and two models may be more than fits.
+                # Trainer and model refer to each other, and memory may not suffice for two models.
                 gc.collect()
 
     def _visit(self, checkpoint: Checkpoint, logger: ModelLogger, record: WalkRecord) -> None:
@@ -153,11 +153,11 @@ class Walk:
             check_tokenizer(opened.tokenizer)
         module = self._module(checkpoint, opened)
         batches = FixedBatches(empty_batch, 1) if self.data is None else None
-        # A trainer keeps its last model, so each checkpoint has one of its own.
+        # A trainer keeps its last model in memory, so each checkpoint has its own trainer.
         trainer = L.Trainer(
             accelerator=self.accelerator,
             devices=1,
-            # One process, also in a batch job with several tasks, and none that is requeued.
+            # One process, even in a batch job with several tasks, and without requeueing.
             plugins=[LightningEnvironment()],
             logger=logger,
             callbacks=list(self.callbacks),
@@ -172,12 +172,12 @@ class Walk:
         matrices = common["conditions"][MATRICES]
         points += self._duplicates.marks(checkpoint, digest, matrices, logger)
         points.append(Point("hidden_size", "", _width(opened.model), metric=METRIC))
-        # What the table calls whole must be whole on TensorBoard, too.
+        # A checkpoint that is complete in the table must be complete on TensorBoard, too.
         logger.save()
         record.finish(points, _num_parameters(opened.model), common)
 
     def _module(self, checkpoint: Checkpoint, opened: OpenedModel) -> LanguageModel:
-        """Return the model as a module that knows its step and where it comes from."""
+        """Return the model as a module that knows its step and origin."""
         kind = CheckpointOnTexts if self.data is None else CheckpointOnData
         module = kind({"model_type": opened.model.config.model_type})
         module.model, module.tokenizer = opened.model, opened.tokenizer
@@ -210,7 +210,7 @@ class Walk:
     def _common(
         self, checkpoint: Checkpoint, model: "PreTrainedModel", digest: str
     ) -> dict[str, Any]:
-        """Return the fields that the rows about the checkpoint as a whole share."""
+        """Return the common fields of the rows about the checkpoint as a whole."""
         return {
             "run": "/".join(self.folder.parts[-2:]),
             **checkpoint.identity.columns(),
@@ -224,7 +224,7 @@ class Walk:
         }
 
     def _prepare(self, waiting: Sequence[Checkpoint], record: WalkRecord) -> None:
-        """Say what cannot be had before anything is fetched or measured."""
+        """Check checkpoints and texts before any download."""
         for checkpoint in waiting:
             if not checkpoint.commit:
                 checkpoint.missing()
@@ -234,7 +234,7 @@ class Walk:
             self.data.prepare_data()
 
     def _check_texts(self, record: WalkRecord) -> None:
-        """Refuse to continue a curve with other texts: a file's name does not say what is in it."""
+        """Refuse to continue a curve with other texts: a file may have changed its content."""
         if record.texts_hashes() - {fingerprint(self.texts)}:
             raise ValueError(
                 f"texts: expected those that {self.folder} was measured with, got others from "
@@ -243,7 +243,7 @@ class Walk:
 
 
 def _whole(walk: Iterator[Fetched]) -> Iterator[Checkpoint]:
-    """Leave out, with a warning, what turned out not to be there."""
+    """Yield the checkpoints that exist; warn of the others."""
     for checkpoint, error in walk:
         if isinstance(error, MissingCheckpointError) and not getattr(checkpoint, "strict", True):
             warnings.warn(f"{error}; the others are measured", stacklevel=2)

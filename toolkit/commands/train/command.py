@@ -1,4 +1,4 @@
-"""LightningCLI with the toolkit's run folders, one-line errors and calm output."""
+"""The commands fit, validate, test and predict: LightningCLI with the toolkit's run folders."""
 
 import os
 import re
@@ -52,9 +52,9 @@ from toolkit.runs.trainer_limits import check_options, check_processes, check_se
 from toolkit.threads import ThreadChoice, restored
 
 _SECONDS_BETWEEN_FLUSHES = 5
-# A process of a command takes about 300 MiB before it has a model.
+# The process of a command needs about 300 MiB without a model.
 _ALWAYS_ALLOWED_PROCESSES = 16
-# What Lightning itself understands beside the path of a file.
+# Values with a meaning in Lightning, beside the path of a file.
 _LIGHTNING_PATH = re.compile(r"best$|hpc$|registry\b|\w+://")
 
 
@@ -63,7 +63,7 @@ def run(args: list[str], held: HeldStderr) -> None:
 
     Args:
         args: The command and its options.
-        held: Standard error, told when the first step begins.
+        held: Standard error, which holds text back until the first step.
     """
     with without_noise(), restored():
         TrainerCLI(args, held)
@@ -72,9 +72,8 @@ def run(args: list[str], held: HeldStderr) -> None:
 class TrainerCLI(OpenCLI):
     """The commands that run a Lightning Trainer.
 
-    The hyper-parameters of a checkpoint count only where no model is given: a model on the
-    command line or in a configuration is taken as it stands, so that a changed learning rate is
-    honoured when a run is continued.
+    The hyper-parameters of a checkpoint are used only if no model is given. A model on the command
+    line or in a configuration replaces them, so that a continued run takes a new learning rate.
 
     Args:
         args: The command and its options.
@@ -89,7 +88,7 @@ class TrainerCLI(OpenCLI):
         self._held = held
         catchable: dict[str, Any] = {"exit_on_error": False}
         super().__init__(
-            # `RunBeginning` saves it, once the run is known to begin.
+            # `RunBeginning` saves the configuration when the run really begins.
             save_config_callback=None,
             trainer_defaults={"callbacks": [ThreadChoice(), FiniteLoss()]},
             seed_everything_default=0,
@@ -106,7 +105,7 @@ class TrainerCLI(OpenCLI):
 
     @override
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
-        """Return the one that runs: parsers of the others take long to build."""
+        """Return only the command that runs: the parsers of all commands take long to build."""
         return {self._command: LightningCLI.subcommands()[self._command]}
 
     @override
@@ -131,19 +130,19 @@ class TrainerCLI(OpenCLI):
 
     @override
     def init_parser(self, **kwargs: Any) -> RunParser:
-        """Make a parser whose ``-c`` and ``--config`` name a file that they cannot read."""
+        """Return a parser; errors of ``-c`` and ``--config`` name the file."""
         parser = RunParser(dump_header=[f"lightning=={L.__version__}"], **kwargs)
         parser.add_argument("-c", "--config", action=NamedConfigFile, help="Path of a YAML file.")
         return parser
 
     @override
     def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
-        """Parse; that Python has arguments of its own does not matter."""
+        """Parse the arguments, and ignore those of the Python process."""
         self.config = parser.parse_args(args)  # type: ignore[arg-type]
 
     @rank_zero_only
     def before_fit(self) -> None:
-        """Name what could be continued."""
+        """Name an unfinished run that could be continued."""
         if self._continued is not None or self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if (version := self._folder.unfinished()) is not None:
@@ -154,7 +153,7 @@ class TrainerCLI(OpenCLI):
 
     @rank_zero_only
     def after_fit(self) -> None:
-        """Print the table and what to type next; the summary file says that the run is finished."""
+        """Print the table and the next command; the summary file marks the run as finished."""
         trainer = self.trainer
         if not trainer.state.finished:
             return
@@ -169,13 +168,13 @@ class TrainerCLI(OpenCLI):
 
     @property
     def _settings(self) -> Namespace:
-        """The configuration of the command that runs."""
+        """The configuration of this command."""
         settings: Namespace = self.config[self.config.subcommand]
         return settings
 
     @override
     def prepare_run(self) -> None:
-        """Settle the model, the run's name and the checkpoint before anything is built."""
+        """Decide on the model, the run's name and the checkpoint before any object is built."""
         check_options(self._settings.trainer, self._command)
         continues = self._settings.ckpt_path == "last"
         if not continues:
@@ -191,9 +190,9 @@ class TrainerCLI(OpenCLI):
             self._settle_model()
 
     def _settle_model(self) -> None:
-        """Check the checkpoint, and take its model if none is given."""
+        """Check the checkpoint, and use its model if no model is given."""
         settings = self._settings
-        # Unless told otherwise, nothing in a checkpoint is run as code.
+        # By default no code in a checkpoint is run.
         settings.weights_only = settings.weights_only is not False
         if settings.ckpt_path is not None:
             path = Path(settings.ckpt_path)
@@ -210,7 +209,7 @@ class TrainerCLI(OpenCLI):
             raise ValueError("model: expected a class, got none; give --model NAME")
 
     def _last_checkpoint(self) -> Path:
-        """Return what ``--ckpt_path last`` means; ``fit`` continues in that checkpoint's folder."""
+        """Return the path of ``--ckpt_path last``; ``fit`` continues in its folder."""
         if self._command != "fit":
             return self._folder.newest_checkpoint()
         if self._settings.trainer.logger not in (None, True, False):
@@ -222,11 +221,11 @@ class TrainerCLI(OpenCLI):
 
     @override
     def build_trainer(self, config: dict[str, Any], callbacks: list[Callback]) -> L.Trainer:
-        """Add the logger, the checkpoint and the bar, each unless told otherwise."""
+        """Add logger, checkpoint and progress bar, unless the user has set them."""
         _check_processes(config["devices"])
         self._beginning = self._run_beginning()
         bare = config["barebones"]
-        # Lightning's own checkpoint is saved at the end of a fast_dev_run, too.
+        # Lightning's own checkpoint would be saved at the end of a fast_dev_run, too.
         if bare or config["fast_dev_run"] or config["enable_checkpointing"] is False:
             callbacks = [c for c in callbacks if not isinstance(c, RunCheckpoint)]
         if not bare:
@@ -241,7 +240,7 @@ class TrainerCLI(OpenCLI):
         if not (bare or has_bar or config["enable_progress_bar"] is False):
             callbacks = [*callbacks, RunProgressBar()]
         if not bare and config["log_every_n_steps"] is None:
-            # Until the length of the run is known; Lightning warns of an interval beyond it.
+            # A provisional value: Lightning warns of an interval beyond the run's length.
             config["log_every_n_steps"] = 1
             callbacks = [LoggingInterval(), *callbacks]
         if bare or config["logger"] is False:
@@ -250,7 +249,7 @@ class TrainerCLI(OpenCLI):
             config["default_root_dir"] = str(self._folder.version_folder(version))
         elif config["logger"] in (None, True):
             config["logger"] = self._logger()
-        # Before what logs or drops something when training starts.
+        # Before the callbacks that log or drop values at the start of training.
         config["callbacks"] = [self._beginning, *given]
         return super().build_trainer(config, callbacks)
 
@@ -261,13 +260,13 @@ class TrainerCLI(OpenCLI):
 
     @override
     def run_command(self, command: str) -> None:
-        """Run, and leave nothing behind if the run is refused before its first step."""
+        """Run the command; leave no files if the run is refused before its first step."""
         check_processes(self.trainer)
         if self.trainer.fast_dev_run:  # type: ignore[attr-defined]
             super().run_command(command)
             return
         loggers = self.trainer.loggers
-        # Without a folder of its own a run shares that of other runs.
+        # A run without its own folder shares the folder of other runs.
         is_own = not loggers or logger_folder(loggers) is not None
         alone = is_own and self.trainer.is_global_zero
         folder = log_folder(self.trainer)
@@ -281,7 +280,7 @@ class TrainerCLI(OpenCLI):
         return RunBeginning(self._held, text, self._settings.ckpt_path)
 
     def _continuing(self, checkpoint: Path | None) -> str:
-        """Return the command that continues a checkpoint of this run, or starts anew without."""
+        """Return the command that continues a checkpoint of this run, or starts a new run."""
         typed = without_option(self._typed, "--ckpt_path")
         if checkpoint is not None:
             versions = self._folder.path.resolve()
@@ -295,14 +294,14 @@ class TrainerCLI(OpenCLI):
             self._folder.root,
             name=self._folder.name,
             version=self._continued,
-            # It would be written at step 0 again when the run is continued.
+            # A continued run would write it again at step 0.
             default_hp_metric=False,
             flush_secs=_SECONDS_BETWEEN_FLUSHES,
         )
 
 
 def _check_processes(devices: object) -> None:
-    """Refuse numbers of processes that would take a machine down before the first step.
+    """Refuse numbers of processes that would overload the machine before the first step.
 
     Raises:
         ValueError: If there are more devices than accelerators, cores and 16.

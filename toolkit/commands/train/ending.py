@@ -1,4 +1,4 @@
-"""How a run ends before its time: between two updates, keeping what it has reached."""
+"""The early end of a run: between two updates, with a checkpoint of the last step."""
 
 import signal
 from collections.abc import Callable
@@ -26,15 +26,15 @@ from toolkit.runs.loops import (
 
 
 class EndAtUpdate(Checkpoint):
-    """Ends a run at the next update boundary once a signal has come, and keeps what it has reached.
+    """Ends a run after the current update when a signal has come, and saves a checkpoint.
 
-    A step that is validated ends after its validation; a run that is at its last step goes on to
-    its end. After an exception the step is kept if no update is under way. What was kept, and how
-    to go on, is noted in the exception.
+    A step with a validation ends after the validation; a run at its last step continues to its
+    end. After an exception the step is saved if no update was interrupted. Notes of the exception
+    name the saved checkpoint and the command that continues it.
 
     Args:
-        keeper: The run's checkpoint; of all callbacks it must come before this one alone.
-        continuing: Returns the command that continues a checkpoint, or starts anew without one.
+        keeper: The run's checkpoint callback; it must be the only callback before this one.
+        continuing: Returns the command that continues a checkpoint, or starts a new run.
     """
 
     def __init__(self, keeper: RunCheckpoint, continuing: Callable[[Path | None], str]) -> None:
@@ -48,10 +48,10 @@ class EndAtUpdate(Checkpoint):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """From the first batch on, let signals wait for the update."""
+        """From the first batch on, defer signals to the end of the update."""
         if not self._has_begun:
             self._has_begun = True
-            # Lightning's own handlers would end the run after a batch, and save nothing.
+            # Lightning's own handlers would end the run after a batch, without a checkpoint.
             interruption.take_over()
             interruption.defer()
 
@@ -64,7 +64,7 @@ class EndAtUpdate(Checkpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """End here, unless gradients are being accumulated or a validation comes first."""
+        """End here, unless gradients are accumulated or a validation follows."""
         self._validation_due = validation_follows(trainer)
         if not self._validation_due and self._is_asked(trainer, batch_idx):
             log_batch(trainer)
@@ -81,7 +81,7 @@ class EndAtUpdate(Checkpoint):
     def on_exception(
         self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
     ) -> None:
-        """Keep the step that has been reached, and note how to go on."""
+        """Save the current step, and note how to continue."""
         is_refused = isinstance(exception, RefusedRunError)
         if is_refused or not self._has_begun or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
@@ -98,16 +98,16 @@ class EndAtUpdate(Checkpoint):
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Let a run that has failed before or in the validation of a step validate it again."""
+        """Mark a validation that has failed or not begun, so that a continued run repeats it."""
         if self._keeps_due_validation:
             due_validation_in(checkpoint["loops"]["fit_loop"])
 
     def _keep_after(self, exception: BaseException, trainer: L.Trainer) -> None:
-        """Keep the step, unless an update is under way or only the last validation is missing."""
+        """Save the step, unless an update was interrupted or only a validation is missing."""
         in_hooks = is_in_hooks(trainer)
         due = validation_follows(trainer) if in_hooks else self._validation_due
-        # Saving takes all processes, of which one has failed. Where the disk is full, rows of the
-        # step may be missing, which are measured again from an earlier checkpoint.
+        # Saving needs all processes, and one has failed. With a full disk, rows of the step may be
+        # missing; a continued run measures them again from an earlier checkpoint.
         if (
             trainer.world_size > 1
             or is_disk_full(exception)
@@ -134,7 +134,7 @@ class EndAtUpdate(Checkpoint):
     def _end(self, trainer: L.Trainer) -> None:
         self._keeper.keep(trainer)
         interruption.check()
-        # The signal has reached another process.
+        # Another process has received the signal.
         raise Interrupted(signal.SIGTERM)
 
     def _kept(self, trainer: L.Trainer, path: Path) -> str:

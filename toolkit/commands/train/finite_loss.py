@@ -1,4 +1,4 @@
-"""One warning when the training loss is not finite any more; the run goes on."""
+"""A warning about the first training loss that is not finite; the run continues."""
 
 import math
 from collections.abc import Mapping
@@ -13,18 +13,17 @@ from typing_extensions import override
 
 from toolkit.runs.nonfinite import WarnsOfNonfinite
 
-# Reading a number from a GPU waits for it.
+# Reading a number from a GPU waits for the GPU's work.
 _STEPS_BETWEEN_READS = 50
 
 
 class FiniteLoss(Callback, WarnsOfNonfinite):
     """Warns once, naming the first step whose training loss is NaN or infinite.
 
-    The step is the number of updates behind the weights that the loss was computed with, as in the
-    curves.
+    As in the curves, the step is the number of updates behind the weights of the loss.
 
     Attributes:
-        has_warned: Whether there has been such a loss.
+        has_warned: Whether it has warned.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class FiniteLoss(Callback, WarnsOfNonfinite):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Look at the loss, on a GPU at every fiftieth step."""
+        """Check the loss, on a GPU at every fiftieth step."""
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
         if self.has_warned or not isinstance(loss, Tensor) or loss.numel() != 1:
             return

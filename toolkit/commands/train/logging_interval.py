@@ -1,20 +1,20 @@
-"""How often a run logs its training loss, unless it is told: about a hundred times."""
+"""The default interval of logged training losses: about a hundred in a run."""
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 from typing_extensions import override
 
-# Lightning's own interval, which is right for long runs.
+# Lightning's own interval, which suits long runs.
 _LONGEST = 50
 _POINTS = 100
 
 
 class LoggingInterval(Callback):
-    """Sets the Trainer's ``log_every_n_steps`` by the number of steps that it is to take."""
+    """Sets the Trainer's ``log_every_n_steps`` from the number of steps of the run."""
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Choose the interval; that of a continued run is that of the whole run."""
+        """Set the interval; a continued run uses the length of the whole run."""
         trainer.log_every_n_steps = interval(  # type: ignore[attr-defined]
             trainer.estimated_stepping_batches
         )
@@ -24,11 +24,11 @@ def interval(num_steps: float) -> int:
     """Return the number of steps from one logged loss to the next.
 
     Args:
-        num_steps: Steps of the whole run; infinity where there is no limit.
+        num_steps: Steps of the whole run; infinity without a limit.
 
     Returns:
-        Up to 50, at most a hundredth of the run, and a divisor of its length where a large enough
-        one exists, so that the last step is logged, too.
+        At most 50 and at most a hundredth of the run; if possible a divisor of its length, so that
+        the last step is logged, too.
 
     Example:
         >>> [interval(steps) for steps in (20, 1000, 1010, 1009, 100_000, float("inf"))]

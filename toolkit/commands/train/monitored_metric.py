@@ -1,4 +1,4 @@
-"""Whether anything logs the metric that checkpoints are kept by: Lightning would wait for it."""
+"""A check that the metric that chooses checkpoints is logged at all."""
 
 from typing import Any
 
@@ -11,17 +11,17 @@ from typing_extensions import override
 from toolkit.console.held_stderr import RefusedRunError
 from toolkit.console.parser import did_you_mean
 
-# Lightning adds them to what a checkpoint can be kept by.
+# Lightning adds these names itself.
 _ALWAYS_THERE = {"epoch", "step"}
 _KNOWN_PACKAGES = {"callbacks", "lightning", "toolkit"}
 
 
 class MonitorCheck(Callback):
-    """Refuses a run whose checkpoints wait for a metric that nothing logs.
+    """Refuses a run whose checkpoints monitor a metric that is never logged.
 
-    What validation logs is known after the check of validation that precedes training, what
-    training logs after its first ``log_every_n_steps`` updates. Where a module or a callback of
-    the user's may log at the end of an epoch, nothing is refused.
+    The metrics of validation are known after Lightning's sanity check, those of training after
+    the first ``log_every_n_steps`` updates. A run is not refused if a user's module or callback
+    may log at the end of an epoch.
 
     Args:
         monitor: Name of the metric.
@@ -47,10 +47,10 @@ class MonitorCheck(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any
     ) -> None:
-        """Refuse the run once everything that is logged has been.
+        """Refuse the run when all metrics have been logged at least once.
 
         Raises:
-            RefusedRunError: If the metric is not among it.
+            RefusedRunError: If the metric is not among them.
         """
         if self._is_settled:
             return
@@ -62,7 +62,7 @@ class MonitorCheck(Callback):
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Say that no checkpoint was kept by the metric, if nothing has logged it."""
+        """Warn that the metric chose no checkpoint, if it was never logged."""
         self._note(trainer)
         if self.monitor not in self._logged:
             rank_zero_warn(
@@ -87,7 +87,7 @@ def _has_no_validation(trainer: L.Trainer) -> bool:
 
 
 def _may_log_later(trainer: L.Trainer, pl_module: L.LightningModule) -> bool:
-    """Whether code that is not known here runs at the end of an epoch."""
+    """Return whether user code runs at the end of an epoch."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     packages = {type(callback).__module__.partition(".")[0] for callback in callbacks}
     return is_overridden("on_train_epoch_end", pl_module) or not packages <= _KNOWN_PACKAGES
