@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from huggingface_hub import is_offline_mode
-
 _T = TypeVar("_T")
 _REVISION = re.compile(r"\w[\w.+-]*(?:/\w[\w.+-]*)*")
 
@@ -29,6 +27,14 @@ def check_revision(revision: str) -> None:
         raise ValueError(f"revision: expected a branch, tag or commit, got {revision!r}")
 
 
+def is_offline() -> bool:
+    """Return whether the Hub's client works offline."""
+    # Loaded here: local files are read without the client.
+    from huggingface_hub import is_offline_mode  # noqa: PLC0415
+
+    return is_offline_mode()
+
+
 def hub_answer(label: str, request: Callable[[], _T]) -> _T | None:
     """Return the Hub's answer, None for a missing file; other failures become a ValueError."""
     from huggingface_hub import errors  # noqa: PLC0415
@@ -38,7 +44,7 @@ def hub_answer(label: str, request: Callable[[], _T]) -> _T | None:
     try:
         return request()
     except errors.LocalEntryNotFoundError as error:
-        if not is_offline_mode():
+        if not is_offline():
             raise ValueError(
                 f"source: expected a local path or a model on the Hub, got {label}, and the Hub "
                 "cannot be reached; give a local path or go online"

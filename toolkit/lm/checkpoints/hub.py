@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from huggingface_hub import is_offline_mode
 from typing_extensions import override
 
 from toolkit.functional._checks import flag, shown, shown_list, valid_text
@@ -24,6 +23,7 @@ from toolkit.lm.checkpoints.steps import check_steps, step_in_name, wanted_steps
 from toolkit.lm.hub import (
     check_revision,
     hub_answer,
+    is_offline,
     is_repository_name,
     repository_cache,
 )
@@ -168,7 +168,7 @@ class HubRevisions(Series):
                 )
 
     def _report(self, absent: list[int]) -> None:
-        where = "in the cache of" if is_offline_mode() else "among the revisions of"
+        where = "in the cache of" if is_offline() else "among the revisions of"
         message = f"steps: {len(absent)} not {where} {self.repo}: {shown_list(absent, _SHOWN)}"
         if self.strict:
             raise MissingCheckpointError(message)
@@ -188,7 +188,7 @@ def published_checkpoint(name: str, *, allow_pickle: bool = False) -> HubCheckpo
     is_commit = _COMMIT.fullmatch(revision) is not None
     commit = revision if is_commit else _hub_files.references(repo).get(revision)
     if commit is None:
-        where = "the cache holds" if is_offline_mode() else "the model has"
+        where = "the cache holds" if is_offline() else "the model has"
         raise MissingCheckpointError(f"revision: expected a revision that {where}, got {name}")
     return HubCheckpoint(
         name=repo,

@@ -4,10 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from huggingface_hub import is_offline_mode
-
 from toolkit.lm.checkpoints.base import MissingCheckpointError
-from toolkit.lm.hub import hub_answer, repository_cache
+from toolkit.lm.hub import hub_answer, is_offline, repository_cache
 
 CONFIG = "config.json"
 _SMALL = re.compile(r"[\w.-]+\.(?:json|txt|jinja)|[\w.-]*tokenizer[\w.-]*\.model")
@@ -21,7 +19,7 @@ def references(repo: str) -> dict[str, str]:
     Raises:
         ValueError: If the model does not exist or cannot be reached; the message says what to do.
     """
-    if is_offline_mode():
+    if is_offline():
         return _cached_references(repo)
     from huggingface_hub import HfApi  # noqa: PLC0415
 
@@ -33,7 +31,7 @@ def references(repo: str) -> dict[str, str]:
 
 def file_sizes(repo: str, commit: str) -> dict[str, int]:
     """Return the size in bytes of each file of a commit; offline, of each cached file."""
-    if is_offline_mode():
+    if is_offline():
         folder = repository_cache(repo) / "snapshots" / commit
         return {path.name: path.stat().st_size for path in folder.glob("*") if path.is_file()}
     from huggingface_hub import HfApi, errors  # noqa: PLC0415

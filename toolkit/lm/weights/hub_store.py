@@ -10,10 +10,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from huggingface_hub import is_offline_mode
 from typing_extensions import override
 
-from toolkit.lm.hub import check_revision, hub_answer
+from toolkit.lm.hub import check_revision, hub_answer, is_offline
 from toolkit.lm.weights.stores import CountedRaw, CountedReader, Store, open_counted, plain_name
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class HubRepository(Store):
         if config is None:
             raise ValueError(
                 f"source: expected a model with a config.json, got {self.label}, which has none"
-                + (" in the cache; unset HF_HUB_OFFLINE or give a local path" * is_offline_mode())
+                + (" in the cache; unset HF_HUB_OFFLINE or give a local path" * is_offline())
             )
         self.commit = self._revision = config.parent.name
 
@@ -79,7 +78,7 @@ class HubRepository(Store):
     def holds(self, name: str) -> bool:
         if self._cached(name) is not None:
             return True
-        if is_offline_mode():
+        if is_offline():
             return False
         from huggingface_hub import get_hf_file_metadata  # noqa: PLC0415
 
