@@ -15,9 +15,9 @@ from callbacks.base import MeasurementCallback
 from callbacks.moment import Moment
 from toolkit.functional._checks import instance, names, one_of, optional, text_mapping, valid_text
 from toolkit.measures.declaration import Measure, Need
+from toolkit.measures.text_losses import CountsTextLosses
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.layer_order import in_layer_order
-from toolkit.runs.measuring import CountsTextLosses
 from toolkit.runs.model_logger import is_walk
 from toolkit.runs.points import Point, values_by_layer
 

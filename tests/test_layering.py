@@ -83,6 +83,21 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return sorted(map(list, groups))
 
 
+def room(module: str) -> str:
+    """The folder that a module stands in, below `toolkit` and below its commands; else itself."""
+    parts = module.split(".")
+    depth = 3 if parts[:2] == ["toolkit", "commands"] else 2
+    return "callbacks" if parts[0] == "callbacks" else ".".join(parts[:depth])
+
+
+def between_rooms(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The imports from one room to another."""
+    found: dict[str, set[str]] = {}
+    for name, others in arrows.items():
+        found.setdefault(room(name), set()).update(map(room, others))
+    return {name: others - {name} for name, others in found.items()}
+
+
 def of_command(module: str) -> str:
     """The command whose folder holds the module, empty for none."""
     head, _, rest = module.partition("toolkit.commands.")
@@ -98,6 +113,18 @@ def crossings(arrows: dict[str, set[str]]) -> list[tuple[str, str]]:
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(imports()) == []
+
+
+def test_no_rooms_import_each_other_in_a_circle() -> None:
+    rooms = between_rooms(imports())
+    assert {"toolkit.lm", "toolkit.runs", "toolkit.commands.probe", "callbacks"} <= set(rooms)
+    assert circles(rooms) == []
+
+
+def test_the_check_of_rooms_can_fail() -> None:
+    arrows = {"toolkit.lm.a": {"toolkit.runs.b"}, "toolkit.runs.c": {"toolkit.lm.d"}}
+    arrows |= {"toolkit.lm.d": set(), "toolkit.runs.b": set()}
+    assert circles(between_rooms(arrows)) == [["toolkit.lm", "toolkit.runs"]]
 
 
 def test_the_circle_check_can_fail() -> None:

@@ -1,13 +1,9 @@
 """The interface of a measuring callback for summaries, walks and reports."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from lightning.pytorch.callbacks import Callback
-
-if TYPE_CHECKING:
-    from toolkit.lm.reading.token_losses import LossMeter
-    from toolkit.measures.text_set import TextSet
 
 
 @runtime_checkable
@@ -48,11 +44,3 @@ class Measuring(Protocol):
 
     def nonfinite_lines(self) -> list[str]:
         """Return sentences about values that were not finite, from the end of `history`."""
-
-
-@runtime_checkable
-class CountsTextLosses(Protocol):
-    """Counts the losses of a walk's texts in the pass that reads them."""
-
-    def meter_for(self, texts: "TextSet") -> "LossMeter | None":
-        """Return the counter for a pass over these texts, None where it is not needed."""
