@@ -1,7 +1,7 @@
 """Time and memory of `epsilon` on sharded models against loading the whole model.
 
-The baseline is the script one would write: `from_pretrained`, then the same measure on the input
-embedding. Both run in processes of their own, importing included, with one thread; each number is
+The baseline is a simple script: `from_pretrained`, then the same measure on the input
+embedding. Both run in separate processes, including imports, with one thread; each number is
 the median over interleaved rounds, files in the page cache. Peak memory is the whole process's
 (Linux); what importing torch alone needs is printed beside it. The models, random weights in
 bfloat16, are written to a temporary folder, and deleted: less than 400 MiB at a time.
@@ -88,7 +88,7 @@ SIDES = {"command": by_command, "model": by_model, "nothing": by_nothing}
 
 
 def child(side: str, folder: str) -> None:
-    """Print what the side found and this process's peak memory in MiB."""
+    """Print the side's epsilon and this process's peak memory in MiB."""
     import torch  # noqa: PLC0415
 
     torch.set_num_threads(1)
@@ -125,7 +125,7 @@ def write_model(name: str, folder: Path) -> None:
 def compare(name: str, rounds: int) -> None:
     """Print one line about a size."""
     with tempfile.TemporaryDirectory() as folder:
-        # A process of its own gives its memory back.
+        # A separate process frees its memory at its end.
         write = [sys.executable, __file__, "--write", name, folder]
         subprocess.run(write, capture_output=True, check=True)
         shards = list(Path(folder).glob("*.safetensors"))

@@ -1,8 +1,8 @@
-"""Time the geometry functions against the scripts one would write first, and measure memory.
+"""Time the geometry functions against simple scripts, and measure memory.
 
 Each baseline is vectorised, sees the same float32 input and number of threads, and must give the
 same values. Times are medians over interleaved rounds; "x" is the median of the rounds' ratios.
-Memory is what a fresh process needs beyond its input, each side in a process of its own (Linux).
+Memory is the need of a fresh process beyond its input, each side in a separate process (Linux).
 
     python benchmarks/functional.py
     python benchmarks/functional.py --only pga_1000x1024 --rounds 3
@@ -95,7 +95,7 @@ def naive_histogram(vectors: Tensor) -> Tensor:
 
 
 def naive_basis(unembedding: Tensor) -> Tensor:
-    """All singular vectors, of which the first are kept."""
+    """All singular vectors; the first are kept."""
     basis: Tensor = torch.linalg.svd(unembedding, full_matrices=False).Vh[:BASIS_DIM].mT
     return basis
 
@@ -120,7 +120,7 @@ def same_deviation(expected: float, got: EmbeddingDeviationResult) -> None:
 
 
 def same_histogram(expected: Tensor, got: CosineHistogramResult) -> None:
-    """A rounded similarity may step over an edge, no more."""
+    """Only rounding at an edge may move a similarity to the next bin."""
     moved = int((expected - got.counts).abs().sum())
     assert moved <= 1e-4 * got.num_pairs, f"{moved} of {got.num_pairs} counts moved"
 
@@ -185,7 +185,7 @@ GROWTH = "growth"
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Seconds one call takes."""
+    """Seconds of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -214,7 +214,7 @@ def memory_of(field: str) -> int:
 
 
 def measure_memory(inputs: tuple[Tensor, ...], work: Callable[..., Any]) -> None:
-    """Print the peak of resident memory above what the input and the libraries hold."""
+    """Print the peak of resident memory above that of the input and the libraries."""
     work(inputs[0][:256].clone(), *inputs[1:])
     # Memory that the warm-up freed goes back to the system, and the peak starts anew.
     ctypes.CDLL(None).malloc_trim(0)
@@ -252,7 +252,7 @@ def measure_growth(rounds: int) -> None:
 
 
 def child(task: str, name: str, rounds: int) -> None:
-    """What one process does: time a row, measure one side's memory, or measure growth."""
+    """Work of one process: time a row, measure one side's memory, or measure growth."""
     if name == GROWTH:
         measure_growth(rounds or 3)
         return
@@ -264,7 +264,7 @@ def child(task: str, name: str, rounds: int) -> None:
 
 
 def spawn(task: str, name: str, args: argparse.Namespace) -> str:
-    """Run `child` in a fresh process with fixed threads and return what it prints."""
+    """Run `child` in a fresh process with fixed threads and return its output."""
     threads = dict.fromkeys(THREAD_VARIABLES, str(args.threads))
     command = [sys.executable, __file__, "--only", name, "--rounds", str(args.rounds)]
     done = subprocess.run(
@@ -278,7 +278,7 @@ def spawn(task: str, name: str, args: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Run the chosen rows, each in processes of its own."""
+    """Run the chosen rows, each in separate processes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--only", nargs="+", choices=[*ROWS, GROWTH], default=[*ROWS, GROWTH])
     parser.add_argument("--rounds", type=int, default=0, help="0: each row's own number")

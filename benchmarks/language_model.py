@@ -1,4 +1,4 @@
-"""Time what watching a small language model costs: at a measurement, and between measurements.
+"""Time the cost of watching a small language model: at a measurement, and between measurements.
 
     python benchmarks/language_model.py
 
@@ -37,7 +37,7 @@ NEVER_DUE = [10**9]
 
 
 class StepTimes(Callback):
-    """Takes the time from one batch to the next, what callbacks do included."""
+    """Measures the time from one batch to the next, including callbacks."""
 
     def __init__(self) -> None:
         self.begins: list[float] = []
@@ -49,7 +49,7 @@ class StepTimes(Callback):
         self.begins.append(time.perf_counter())
 
     def median_step(self) -> float:
-        """Return a step's seconds, those of the first ones left out."""
+        """Return the median seconds of a step, without the first steps."""
         pairs = list(zip(self.begins, self.begins[1:], strict=False))[5:]
         return median(end - begin for begin, end in pairs)
 

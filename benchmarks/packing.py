@@ -1,9 +1,9 @@
 """Time a packing step against autograd through the Gram matrix, and measure memory and growth.
 
-The baseline is the script one would write first: |G - I| ** p of the normalised vectors, autograd,
+The baseline is a simple script: |G - I| ** p of the normalised vectors, autograd,
 torch's Adam. Ours is the model's own step, penalty and optimiser, in a bare loop. Both see float32
-and one thread; each ratio is the median over interleaved rounds, in processor time. Memory is what
-a fresh process needs for one step beyond the vectors and Adam's moments (Linux). A step of ours is
+and one thread; each ratio is the median over interleaved rounds, in processor time. Memory is the
+need of a fresh process for one step beyond the vectors and Adam's moments (Linux). Our step is
 3 k^2 d floating-point operations, the fewest that plain matrix products allow, the baseline's 6:
 the last figure is the ratio that 3 k^2 d at the speed of torch's own product would reach.
 
@@ -74,7 +74,7 @@ SIDES: dict[str, type[NaiveStep] | type[FastStep]] = {"naive": NaiveStep, "fast"
 
 
 def seconds(work: Callable[[], object], repeats: int = 1) -> float:
-    """Return the processor seconds one call takes, averaged over ``repeats`` calls."""
+    """Return the processor seconds of one call, averaged over ``repeats`` calls."""
     begun = time.process_time()
     for _ in range(repeats):
         work()
@@ -95,7 +95,7 @@ def gradient_error(num_vectors: int, dim: int, exponent: int) -> float:
 
 
 def extra_memory(side: str, num_vectors: int, dim: int, exponent: int) -> float:
-    """Mebibytes that a step needs, from a process of its own."""
+    """Mebibytes that a step needs, measured in a separate process."""
     arguments = ["--child", side, str(num_vectors), str(dim), str(exponent)]
     done = subprocess.run(
         [sys.executable, __file__, *arguments], capture_output=True, text=True, check=True
@@ -109,7 +109,7 @@ def child(side: str, num_vectors: int, dim: int, exponent: int) -> None:
     step = SIDES[side](num_vectors, dim, exponent)
     step.vectors.grad = torch.zeros_like(step.vectors)
     step.optimizer.step()
-    # Pages that importing needed once may be reused without being counted: forget that peak.
+    # A step may reuse pages of the imports without a new count: reset the peak.
     Path("/proc/self/clear_refs").write_text("5")
     before = peak_memory()
     step()
@@ -124,7 +124,7 @@ def peak_memory() -> float:
 
 
 def peak_products() -> float:
-    """Floating-point operations a second of torch's matrix product at a size that suits it."""
+    """Floating-point operations a second of torch's matrix product at a favourable size."""
     left, right = torch.randn(2, 512, 512)
     left @ right
     return 2 * 512**3 / min(seconds(lambda: left @ right, 5) for _ in range(10))

@@ -1,6 +1,6 @@
 """Pack by the toolkit's recipe or the published one, and compare with the published packings.
 
-Each finished run is one line of JSON; started again, the script runs only what is missing. The
+Each finished run is one line of JSON; started again, the script runs only the missing runs. The
 toolkit's recipe is `VectorPacking` as it is by default; it was chosen on k = 2000 with seeds 100
 and 101, so that other sizes and seeds test it.
 
@@ -58,7 +58,7 @@ def run(recipe: str, num_vectors: int, dim: int, seed: int, steps: int) -> dict[
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """Return the finished runs; the line that a kill left unfinished is cut off."""
+    """Return the finished runs; an incomplete last line, left by a kill, is cut off."""
     if not path.exists():
         return []
     text = path.read_text()
@@ -97,7 +97,7 @@ def print_table(runs: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, then print the table of all that the file holds."""
+    """Run the missing packings, then print the table of all packings in the file."""
     parser = argparse.ArgumentParser(description="packings beside the published ones")
     parser.add_argument("--recipe", choices=list(RECIPES), default="ours")
     parser.add_argument("--num_vectors", type=int, nargs="+", default=[2000, 4000])

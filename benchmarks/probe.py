@@ -98,7 +98,7 @@ def objective(problem: Problem, weight: Array, bias: Array, l2: float) -> float:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Seconds one call takes."""
+    """Seconds of one call."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -111,7 +111,7 @@ def scikit_learn(problem: Problem, l2: float, tol: float) -> Fit:
 
 
 def torch_lbfgs(problem: Problem, l2: float, tol: float) -> Fit:
-    """The optimiser of torch on the loss of torch, from where ours starts."""
+    """The optimiser of torch on the loss of torch, from the same start as ours."""
     deviation, mean = torch.std_mean(problem.train, 0, correction=0)
     rows, labels = (problem.train - mean) / deviation, problem.train_labels
     weight = rows.new_zeros(NUM_CLASSES, rows.shape[1], requires_grad=True)
@@ -142,7 +142,7 @@ RIVALS = {"scikit-learn": scikit_learn, "torch LBFGS": torch_lbfgs}
 
 
 def interleaved(*works: Callable[[], object], rounds: int) -> list[float]:
-    """Median milliseconds of each, taken in turn."""
+    """Median milliseconds of each side in interleaved rounds."""
     for work in works:
         work()
     times = [[seconds(work) for work in works] for _ in range(rounds)]
@@ -152,7 +152,7 @@ def interleaved(*works: Callable[[], object], rounds: int) -> list[float]:
 def accurate_fit(
     solver: Callable[[Problem, float, float], Fit], problem: Problem, l2: float, limit: float
 ) -> tuple[float, Fit]:
-    """The loosest tolerance whose objective is at most ``limit``, else the strictest."""
+    """The loosest tolerance whose objective is at most ``limit``, or the strictest tolerance."""
     tol = LOOSEST
     while True:
         fit = solver(problem, l2, tol)

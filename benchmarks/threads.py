@@ -1,6 +1,6 @@
 """Time `fit` with one and with several threads, alone and beside a process that computes.
 
-The baseline has as many threads as cores, which spin while they wait, as OpenMP does unasked. The
+The baseline has as many threads as cores, which spin while they wait, OpenMP's default. The
 toolkit's own choice is one thread for small models; the third column has all threads, which sleep
 while they wait. Each figure is the median over interleaved rounds of the whole command.
 
@@ -34,7 +34,7 @@ RUNS = {
         "--trainer.max_steps=10",
     ],
 }
-# libgomp's own count where no policy is given.
+# libgomp's default spin count without a policy.
 SPIN = {"OMP_NUM_THREADS": str(os.cpu_count()), "GOMP_SPINCOUNT": "300000"}
 SETTINGS: dict[str, dict[str, str]] = {
     "all, spinning": SPIN,
@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 
 def seconds(args: list[str], variables: dict[str, str]) -> float:
-    """Return how long the command takes in a process of its own."""
+    """Return the seconds of the command in a separate process."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Time the toy step against the script one would write first, and `fit` against a bare loop.
+"""Time the toy step against a simple script, and `fit` against a bare loop.
 
 The baseline draws every cell, runs the model densely through autograd and updates with AdamW
-written in Python; each width and decay is a run of its own. Ours draws active cells, shares a
+written in Python; each width and decay is a separate run. Ours draws active cells, shares a
 batch between the widths and uses the closed-form step. Both see float32 and the same threads;
 each figure is the median over interleaved rounds.
 
@@ -87,7 +87,7 @@ class FastRun:
 
 
 def seconds(work: Callable[[], None], repeats: int) -> float:
-    """Return the seconds one call takes, averaged over ``repeats`` calls."""
+    """Return the seconds of one call, averaged over ``repeats`` calls."""
     start = time.perf_counter()
     for _ in range(repeats):
         work()

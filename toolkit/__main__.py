@@ -5,8 +5,8 @@ import sys
 
 from toolkit.cli import main
 
-# Before torch is loaded: threads that spin while they wait make a short step ten times as slow
-# where another process wants the processor (benchmarks/threads.py).
+# Set before torch is loaded: threads that spin while they wait make a short step ten times slower
+# if another process uses the processor (benchmarks/threads.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def _without_threads(args: list[str]) -> tuple[list[str], str | None]:
 
 
 def join_negative_numbers(args: list[str]) -> list[str]:
-    """Write ``--key -1e-2`` as ``--key=-1e-2``: argparse takes the former for two options."""
+    """Write ``--key -1e-2`` as ``--key=-1e-2``: argparse would read the former as two options."""
     joined: list[str] = []
     for argument in args:
         option = joined[-1] if joined else ""

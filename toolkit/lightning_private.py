@@ -147,7 +147,7 @@ def restore_loaders(trainer: L.Trainer) -> None:
 
 
 def is_saved(checkpoint: ModelCheckpoint, trainer: L.Trainer) -> bool:
-    """Return whether the step is saved already, or is not to be saved at all."""
+    """Return whether the step is saved already, or must not be saved."""
     return checkpoint._should_skip_saving_checkpoint(trainer)
 
 

@@ -45,16 +45,16 @@ def measure(
         metrics: Names among `toolkit.measures.MEASURES` (``pga``, ``epsilon``, ...), or for each
             its options; by default all that the arguments allow.
         layers: Names of the layers, by default all.
-        rows: Which rows of the matrices count: those that the tokenizer really has, or all.
+        rows: Rows of the matrices to measure: only the tokenizer's tokens, or all.
         pooling: The ``last`` token's vector, or the ``mean`` over the tokens.
-        max_length: Tokens of a text that count; the rest is cut off.
+        max_length: Largest number of tokens of a text; the rest is cut off.
         skip_first: Leave out each text's first token.
         batch_size: Texts in one forward pass; changes no result.
         paths: Module paths of an unknown family (`toolkit.lm.architecture.families`).
         step: Optimiser updates behind the weights.
 
     Raises:
-        ValueError: If a metric is unknown or needs what is not there, or an option is refused.
+        ValueError: If a metric is unknown or its input is missing, or an option is invalid.
     """
     integer_at_least("step", step, 0)
     encoding = {"pooling": pooling, "max_length": max_length, "skip_first": skip_first}
@@ -117,7 +117,7 @@ def _available(
 
 
 def _checked_options(metric: object, options: object) -> Any:  # noqa: ANN401
-    """Return the options of a metric, or raise a ValueError that names what is wrong."""
+    """Return the options of a metric, or raise a ValueError that names the fault."""
     if not isinstance(metric, str) or metric not in MEASURES:
         raise ValueError(
             f"metrics: expected names among {', '.join(MEASURES)}, got {shown(metric)}"

@@ -1,4 +1,4 @@
-"""All classes below a class, by the path under which a configuration names each."""
+"""All classes below a class, by their class paths in a configuration."""
 
 from typing import Any
 

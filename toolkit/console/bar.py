@@ -1,4 +1,4 @@
-"""Progress bars for long work."""
+"""Progress bars of long work."""
 
 import io
 import re

@@ -53,12 +53,12 @@ class HeldStderr(io.TextIOBase):
         self.flush()
 
     def start(self) -> None:
-        """Note that the first step begins; write the held text and hold back no more."""
+        """Note that the first step begins; write the held text, and pass later text on."""
         self.started = True
         self.release()
 
     def release(self) -> None:
-        """Write the held text and hold back no more."""
+        """Write the held text, and pass later text on."""
         text = "".join(self._held)
         self.drop()
         # On a terminal a progress bar may replace sys.stderr; it writes text above itself.
@@ -66,17 +66,17 @@ class HeldStderr(io.TextIOBase):
         self.flush()
 
     def drop(self) -> None:
-        """Drop the held text and hold back no more."""
+        """Drop the held text, and pass later text on."""
         self._holding = False
         self._held.clear()
 
     def flush(self) -> None:
-        """Flush the stream behind."""
+        """Flush the underlying stream."""
         self._stream.flush()
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """The encoding of the stream behind."""
+        """The encoding of the underlying stream."""
         return self._stream.encoding
 
     def isatty(self) -> bool:
@@ -84,7 +84,7 @@ class HeldStderr(io.TextIOBase):
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """Return the descriptor of the stream behind."""
+        """Return the file descriptor of the underlying stream."""
         return self._stream.fileno()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class HeldStderr(io.TextIOBase):
 
 
 class RefusedRunError(ValueError):
-    """Refuses a run for a fault that its first steps reveal; the run's files are removed."""
+    """Ends a run for a fault found in its first steps; the run's files are removed."""
 
 
 def run_quietly(action: Callable[[HeldStderr], int], *, debug: bool) -> int:

@@ -22,7 +22,7 @@ class ShownText:
     ``| head``, or the disk is full, no more text is written.
 
     Args:
-        stream: The stream behind; None if the process lacks it.
+        stream: The underlying stream; None if the process lacks it.
 
     Attributes:
         error: The error of the stream, None without an error; a reader that has ended is no error.
@@ -49,7 +49,7 @@ class ShownText:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush the stream behind."""
+        """Flush the underlying stream."""
         try:
             self._stream.flush()
         except OSError as error:

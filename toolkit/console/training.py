@@ -14,7 +14,7 @@ _SECONDS_BETWEEN_UPDATES = 0.1
 
 
 class FirstStep(Callback):
-    """Tells standard error that the first step begins.
+    """Notifies standard error when the first step begins.
 
     Args:
         held: Standard error, which holds text back until then.

@@ -86,7 +86,7 @@ def install() -> None:
 
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
-    """Quotes texts that any version of YAML takes for a number: 1e5 and 0o17 are none in 1.1."""
+    """Quotes texts that some version of YAML reads as a number, as 1e5 and 0o17 in 1.2."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -27,9 +27,9 @@ def deviation_against_dim(
     """Draw embedding deviations against the dimension, with the two classes shaded.
 
     Args:
-        measured: Name, dimension d and epsilon of each model; what is not positive, and has no
-            place on a logarithmic axis, is left out. Up to eight are named.
-        published: Dimension and epsilon of published models, one or more.
+        measured: Name, dimension d and epsilon of each model; values that are not positive have no
+            place on a logarithmic axis and are left out. Up to eight models are named.
+        published: Dimension and epsilon of at least one published model.
     """
     from matplotlib import colormaps  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def cosine_histograms(
         counts: Pairs per bin by matrix, equal bins from -1 to 1, on the CPU.
         step: Optimiser updates behind the matrices.
         epsilons: Deviation by matrix.
-        num_drawn: Of how many rows the pairs are, where not of all.
+        num_drawn: Number of rows that form the pairs, if not all rows.
     """
     pairs = "all pairs" if num_drawn is None else f"pairs of {num_drawn:,} rows"
     figure, axes = new_axes(f"Cosines of {pairs}, step {step:,}", "cosine similarity")

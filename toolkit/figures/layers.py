@@ -27,14 +27,14 @@ def layer_step_heat_map(
 ) -> "Figure":
     """Draw a quantity as colours, layers upwards and measured steps to the right.
 
-    Quantities of both signs are coloured by sign, white at 0; what is not finite stays grey.
+    Quantities of both signs are coloured by sign, white at 0; values that are not finite stay grey.
 
     Args:
         values: Value by layer, by step.
         label: Name of the quantity.
-        marked: Steps that hold the weights of an earlier one; their numbers get an asterisk.
-        partly_marked: Steps that hold an embedding matrix of an earlier one; theirs get a plus.
-        complete: Whether all layers are there: the one before ``final``, which the paper does not
+        marked: Steps with the weights of an earlier step; their numbers get an asterisk.
+        partly_marked: Steps with an embedding matrix of an earlier step; their numbers get a plus.
+        complete: Whether all layers are drawn: the layer before ``final``, which the paper does not
             have, then gets an asterisk.
     """
     steps = sorted(values)
@@ -117,9 +117,9 @@ def one_against_another(x: Values, y: Values, *, xlabel: str, ylabel: str) -> "F
 
     Args:
         x: Value by layer, by model.
-        y: The same of the other quantity; layers that lack either are left out.
+        y: Second quantity by layer, by model; layers without both quantities are left out.
         xlabel: Name of the first quantity.
-        ylabel: Name of the other one.
+        ylabel: Name of the second quantity.
     """
     figure, axes = new_axes(f"{ylabel} against {xlabel}, a point for each layer", xlabel)
     axes.set_ylabel(ylabel)

@@ -22,7 +22,7 @@ def abs_cosine_histogram(
         step: Optimiser updates behind the vectors.
         largest: Largest |cosine|.
         welch: Smallest possible largest |cosine|.
-        published: Largest |cosine| of the published packing, None where there is none.
+        published: Largest |cosine| of the published packing, None without a published packing.
     """
     figure, axes = new_axes(f"|cos| of all pairs, step {step:,}", "|cos|")
     axes.set_ylabel("share of pairs")

@@ -17,7 +17,7 @@ NUM_BINS = 60
 
 
 def new_axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
-    """Return a figure of the house style, and its axes."""
+    """Return a figure in the toolkit's style, and its axes."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     figure = Figure(figsize=(5.6, 4.0), dpi=110)
@@ -33,7 +33,7 @@ def new_axes(title: str, xlabel: str) -> tuple["Figure", "Axes"]:
 
 
 def shades(number: int) -> list[tuple[float, ...]]:
-    """Return colours in order, dark to light, without the pale end that paper swallows."""
+    """Return colours in order, dark to light, without the pale end, which is invisible on paper."""
     from matplotlib import colormaps  # noqa: PLC0415
 
     return [tuple(color) for color in colormaps["viridis"](np.linspace(0, 0.9, number))]

@@ -22,9 +22,9 @@ def loss_against_width(
     """Draw the loss of each width beside fitted and predicted lines, on logarithmic axes.
 
     Args:
-        losses: Loss by width m, summed over features; what is not positive is left out.
+        losses: Loss by width m, summed over features; values that are not positive are left out.
         step: Optimiser updates behind the losses.
-        lines: Up to three lines by label, each by width; what is not positive is left out.
+        lines: Up to three lines by label, each by width; values that are not positive are left out.
     """
     figure, axes = new_axes(f"Loss against width, step {step:,}", "width m")
     axes.set_ylabel("loss (squared error, sum over features)")
@@ -78,7 +78,7 @@ def overlap_against_width(
     """Draw the mean squared overlap of different rows against width, on logarithmic axes.
 
     Args:
-        overlap: Mean squared overlap of all rows by width m; what is not positive is left out.
+        overlap: Mean squared overlap of all rows by width m; only positive values are drawn.
         step: Optimiser updates behind the weights.
         represented: The same for the represented rows.
         welch: Its smallest possible value, reached by tight frames.
@@ -89,7 +89,7 @@ def overlap_against_width(
     axes.plot(*_positive(random), "--", color=GREY, label="random directions, 1/m")
     axes.plot(*_positive(welch), ":", color=ORANGE, label="tight frame (Welch)")
     axes.plot(*_positive(overlap), "o-", color=BLUE, label="all rows")
-    # Hollow, as the two coincide once every feature is represented.
+    # Hollow markers, as both series coincide once every feature is represented.
     xs, ys = _positive(represented)
     axes.plot(xs, ys, "s:", color=GREEN, label="represented rows", mfc="none", markersize=10)
     _log_axes(axes, sorted(overlap))

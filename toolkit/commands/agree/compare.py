@@ -59,9 +59,9 @@ class Conditions(NamedTuple):
     """Settings that the numbers depend on.
 
     Attributes:
-        texts: Where the texts come from.
+        texts: Source of the texts.
         pooling: How a text's tokens become one vector.
-        max_length: Tokens of a text that count.
+        max_length: Largest number of tokens of a text that the model reads.
         dtype: Type of the loaded weights.
         k: Dimension of the subspaces.
         num_random: Number of pairs of random subspaces, 2 to 1,000,000.

@@ -59,7 +59,7 @@ def candidates(
     Args:
         names: Folders, or names on the Hub, those as ``name@revision`` where it is not ``main``.
         texts: The texts that the models will read.
-        max_length: Longer texts are cut to so many tokens.
+        max_length: Longer texts are cut to this number of tokens.
         allow_pickle: Whether to load pickled weights where there are no safetensors.
 
     Raises:

@@ -77,7 +77,7 @@ class TrainerCLI(OpenCLI):
 
     Args:
         args: The command and its options.
-        held: Standard error, told when the first step begins.
+        held: Standard error; its ``start`` is called when the first step begins.
     """
 
     def __init__(self, args: list[str], held: HeldStderr) -> None:
