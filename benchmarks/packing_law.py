@@ -1,7 +1,7 @@
 """Refit the capacity laws on our packings beside the published packings of the same pairs.
 
-The window of k/d alone moves the constants, so both sides are fitted to the same pairs: only the
-difference between them is ours. Ours is the median over seeds.
+The constants depend on the window of k/d, so both sides are fitted to the same pairs: only the
+packings differ. Ours is the median over seeds.
 
     python benchmarks/packing_law.py --runs packing_runs.jsonl
 """
