@@ -1,4 +1,4 @@
-"""Write again what a damaged file or a full disk has kept from TensorBoard."""
+"""Restoring points that TensorBoard lost through a damaged file or a full disk."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,7 +24,7 @@ class Drawing(Protocol):
 
     @property
     def draws_values(self) -> bool:
-        """Whether `figures` needs nothing but values and `history`."""
+        """Whether `figures` needs only values and `history`."""
 
     @property
     def prefix(self) -> str:
@@ -45,7 +45,7 @@ def write_again(
     *,
     has_figures: bool,
 ) -> None:
-    """Put on TensorBoard the points of the history that an accident has kept from it.
+    """Write the points of the history that TensorBoard has lost.
 
     Args:
         callback: The callback with the history.
@@ -97,14 +97,14 @@ def draw_figures_again(
     present: BoardPoints,
     draw: Callable[[int], Figures] | None,
 ) -> None:
-    """Draw the figures of the history that TensorBoard does not show, or say that they are lost.
+    """Draw the figures of the history that TensorBoard does not show, or report them as lost.
 
     Args:
         logger: The run's logger.
         prefix: First part of the figures' tags.
         history: Values by step and tag.
         present: What the logger's folder holds.
-        draw: Returns the figures of a step by tag, None if that takes more than values.
+        draw: Returns the figures of a step by tag; None if figures need more than values.
     """
     shown = {point for point in present.images if point[0].startswith(f"{prefix}/")}
     tags = {tag for tag, _ in shown}

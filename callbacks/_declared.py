@@ -1,4 +1,4 @@
-"""Complete the class of a callback from the declaration of its measure."""
+"""From the declaration of a measure to the class of its callback."""
 
 import inspect
 from collections.abc import Iterator
@@ -11,11 +11,10 @@ from toolkit.measures.declaration import NUM_NONFINITE, Measure, Need
 def complete(
     cls: type[MeasurementCallback], declaration: Measure[Any], *, inputs: frozenset[Need]
 ) -> None:
-    """Give a callback's class all that its measure declares.
+    """Add everything that a measure declares to a callback's class.
 
     Args:
-        cls: The class; its bases take the arguments that say which model and texts are measured,
-            and when.
+        cls: The class; its bases take the arguments about model, texts and schedule.
         declaration: Its measure.
         inputs: Parts of a subject that the bases read.
 

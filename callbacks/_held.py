@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 def held_tokenizer(
     trainer: L.Trainer, pl_module: L.LightningModule
 ) -> "PreTrainedTokenizerBase | None":
-    """Return the ``tokenizer`` of the LightningModule or else of its data, None without any."""
+    """Return the ``tokenizer`` of the LightningModule or of its data module, or None."""
     holders = (pl_module, getattr(trainer, "datamodule", None))
     found = (getattr(holder, "tokenizer", None) for holder in holders)
     return next((tokenizer for tokenizer in found if tokenizer is not None), None)
 
 
 def toy_model(pl_module: L.LightningModule, *, wanted_by: object) -> SuperpositionAutoencoder:
-    """Return the module as the toy model, or say in one line that it is another."""
+    """Return the module as the toy model; another module raises a ValueError."""
     if not isinstance(pl_module, SuperpositionAutoencoder):
         raise ValueError(  # noqa: TRY004 - the run is wrong, not a call
             f"model: expected a SuperpositionAutoencoder for {type(wanted_by).__name__}, got "

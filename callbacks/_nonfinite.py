@@ -28,13 +28,13 @@ def nonfinite_sentence(values: Mapping[str, float], tag: str) -> str:
 def warn_of_nonfinite(
     callback: WarnsOfNonfinite, prefix: str, sentence: str, moment: Moment
 ) -> None:
-    """Warn once in a run, unless there has been a warning about its loss.
+    """Warn once in a run, unless a warning about the loss came before.
 
     Args:
-        callback: The callback that has measured.
+        callback: The callback of the measurement.
         prefix: First part of its tags.
-        sentence: What `nonfinite_sentence` has returned.
-        moment: When it has measured.
+        sentence: The result of `nonfinite_sentence`.
+        moment: The moment of the measurement.
     """
     callbacks = moment.trainer.callbacks  # type: ignore[attr-defined]
     if sentence and not has_been_warned(callbacks):

@@ -1,4 +1,4 @@
-"""Where measurements go: the loggers, their figures and the run's table."""
+"""The targets of measurements: loggers, figures and the run's table."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Writes what one callback measures; all but its construction happens on rank zero.
+    """Writes the measurements of a callback; every rank constructs it, rank zero writes.
 
     Args:
         trainer: The running trainer; every rank constructs its recorder in ``setup``.
@@ -39,10 +39,10 @@ class Recorder:
         self._table: MeasurementTable | None = None
 
     def check_unused(self) -> None:
-        """Refuse the folder of an earlier run: every row and point would be there twice.
+        """Refuse the folder of an earlier run: its rows and points would be duplicated.
 
         Raises:
-            ValueError: If the table holds what a training has measured.
+            ValueError: If the table has rows of a training.
         """
         if self._path is None or not self._path.exists():
             return
@@ -51,7 +51,7 @@ class Recorder:
 
     @property
     def table(self) -> MeasurementTable | None:
-        """The run's table, None where no logger has a folder."""
+        """The run's table, None if no logger has a folder."""
         if self._table is None and self._path is not None:
             self._table = MeasurementTable(self._path)
         return self._table
@@ -80,18 +80,18 @@ class Recorder:
     def holds(self, rows: list[MeasurementRow]) -> bool:
         """Whether the table has measured the same weights at the same step in the same way."""
         if self._is_walk:
-            # A walk leaves out what is done, and its table grows too long to be read each time.
+            # A walk itself skips finished checkpoints, and its table is long.
             return False
         return bool(rows) and self.table is not None and self.table.holds(rows[0])
 
     def finished(self, prefix: str) -> list[MeasurementRow]:
-        """Return the rows that a walk, before it was killed, has written at this checkpoint."""
+        """Return the rows of this checkpoint that a walk had written before a kill."""
         return [] if self._unfinished is None else self._unfinished.rows.get(prefix, [])
 
     def write(
         self, moment: Moment, rows: list[MeasurementRow], values: Mapping[str, float], prefix: str
     ) -> None:
-        """Append the rows, unless they are there, and log the values at the moment's own step."""
+        """Append the rows, unless the table has them, and log the values at the moment's step."""
         if self.table is not None and not self.finished(prefix):
             self.table.append(rows)
             if self._unfinished is not None:
@@ -101,14 +101,14 @@ class Recorder:
 
 
 def _table_folder(loggers: list[Logger]) -> Path | None:
-    """The folder of the table: the loggers', or what one shares with those of other models."""
+    """Return the table's folder: the loggers' folder, or in a walk the folder of all models."""
     shared = [logger.table_folder for logger in loggers if isinstance(logger, ModelLogger)]
     return shared[0] if shared else logger_folder(loggers)
 
 
 def show_values(trainer: L.Trainer, values: Mapping[str, float]) -> None:
-    """Let a ModelCheckpoint monitor the values, on all ranks."""
-    # Not pl_module.log: Lightning would visit each value again after every later batch.
+    """Make the values available to a ModelCheckpoint, on all ranks."""
+    # With pl_module.log, Lightning would process each value again after every later batch.
     trainer.callback_metrics.update(
         {tag: torch.tensor(value, dtype=torch.float64) for tag, value in values.items()}
     )
@@ -133,6 +133,6 @@ def show_figures(
 
 
 def _figure_boards(loggers: list[Logger]) -> list[Any]:
-    """The loggers' experiments that can show a figure, as TensorBoard's can."""
+    """Return the loggers' experiments that can show a figure, such as TensorBoard's."""
     experiments = [getattr(logger, "experiment", None) for logger in loggers]
     return [board for board in experiments if hasattr(board, "add_figure")]

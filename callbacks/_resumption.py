@@ -6,21 +6,21 @@ from callbacks._recorder import Recorder
 
 
 class Resumption:
-    """Knows whether a training continues an earlier one, and cleans its table."""
+    """Distinguishes new from continued trainings, and cuts the table of a continued training."""
 
     def __init__(self) -> None:
         self._is_continued = False
         self._has_validated = False
 
     def note_validation(self) -> None:
-        """Let a training write behind the rows of a validation of the same trainer."""
+        """Note a validation by the same trainer; a training may add to its rows."""
         self._has_validated = True
 
     def begin(self, trainer: L.Trainer, recorder: Recorder | None) -> None:
-        """Refuse the used folder of a new run; drop the later rows of a continued one.
+        """Refuse a used folder for a new run; drop the later rows of a continued run.
 
         Raises:
-            ValueError: If the run starts anew in the folder of an earlier one.
+            ValueError: If a new run has the folder of an earlier run.
         """
         self._is_continued = trainer.global_step > 0
         if recorder is None or not trainer.is_global_zero:
@@ -32,6 +32,6 @@ class Resumption:
 
     def is_first_batch(self, trainer: L.Trainer) -> bool:
         """Return whether this is rank zero's first batch of a continued run, true once."""
-        # Not before the first batch: until then the superfluous points of a killed run go.
+        # The points after a killed run's checkpoint are removed before the first batch.
         is_first, self._is_continued = self._is_continued, False
         return is_first and trainer.is_global_zero

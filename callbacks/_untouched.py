@@ -1,4 +1,4 @@
-"""Give everything back as it was, so that watching a run never changes it."""
+"""Restoring the state of a run after a measurement, so that callbacks never change it."""
 
 import random
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from toolkit.evaluation_mode import evaluation_mode
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
-    """Run the body in eval mode without gradients, then restore what it may have changed.
+    """Run the body in eval mode without gradients, then restore the run's state.
 
-    Besides the flags of the submodules these are the global random states of torch, numpy and
-    Python, also after an exception.
+    The state consists of the flags of the submodules and the global random states of torch, numpy
+    and Python. It is restored after an exception, too.
     """
     numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
     gpus = {tensor.device for tensor in module.parameters() if tensor.is_cuda}

@@ -17,7 +17,7 @@ NamedTensors = Iterable[tuple[str, Tensor]]
 
 
 class WeightsOrigin:
-    """Remembers the step of a loaded checkpoint, which the trainer does not count itself."""
+    """Remembers the step of a loaded checkpoint, which the trainer does not know."""
 
     def __init__(self) -> None:
         self._step: int | None = None
@@ -27,20 +27,20 @@ class WeightsOrigin:
         self._step = None
 
     def remember(self, checkpoint: dict[str, Any]) -> None:
-        """Take the step of a checkpoint that has been loaded."""
+        """Note the step of a loaded checkpoint."""
         self._step = checkpoint["global_step"]
 
     def source(self, trainer: L.Trainer, pl_module: L.LightningModule) -> WeightsIdentity | None:
-        """Return the checkpoint that the model holds unchanged, None if it has been trained."""
+        """Return the identity of a checkpoint with unchanged weights, None for a trained model."""
         trained = trainer.global_step > 0 or trainer.ckpt_path is not None
         source = getattr(pl_module, "source", None)
-        # A user's module may call anything its source.
+        # The attribute ``source`` of a user's module may have any type.
         return source if isinstance(source, WeightsIdentity) and not trained else None
 
     def step(self, trainer: L.Trainer) -> int:
         """Return the number of updates behind the weights of a stand-alone validation."""
         if self._step is None and trainer.ckpt_path is not None:
-            # A checkpoint of weights alone calls no hook of a callback.
+            # Loading a checkpoint of weights alone calls no hook of a callback.
             self._step = _step_in(trainer.ckpt_path)
         return trainer.global_step if self._step is None else self._step
 
@@ -52,11 +52,11 @@ def named_weights(
 
     Args:
         moment: The moment of the measurement.
-        of_module: Returns those of a module that has been trained.
+        of_module: Returns the tensors of a trained module.
     """
     if moment.source is None:
         return of_module(moment.pl_module)
-    # Without the prefix of the module around it: as anyone else would hash the model.
+    # Names without the prefix of the module around the model, so that hashes agree.
     model = getattr(moment.pl_module, "model", moment.pl_module)
     parameters: NamedTensors = model.named_parameters()
     return parameters
@@ -67,6 +67,6 @@ def _step_in(path: str | PathLike[str]) -> int:
     try:
         checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=True)
     except UnpicklingError:
-        # Lightning has loaded this file: its code may run, or the run would have ended there.
+        # Lightning has loaded this file already, so running its code is allowed.
         checkpoint = torch.load(path, "cpu", mmap=mapped, weights_only=False)
     return int(checkpoint["global_step"])

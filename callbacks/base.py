@@ -1,4 +1,4 @@
-"""The base of every measuring callback: when to measure, where to write, what to give back."""
+"""The base of the measuring callbacks: schedule, errors, publishing and restored state."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
 
     A subclass names its ``metric`` and implements `measure`; it may add `figures`, `check`,
     `arguments` and headlines. Step n means after n optimiser updates, those of all optimisers
-    together, as Lightning counts them; where a batch makes several, the first step behind it that
-    reaches a scheduled one is measured. Step 0 and the last step are always measured, the last one
-    before checkpoints are saved wherever its number is known in advance; a stand-alone
+    together, as Lightning counts them. If a batch makes several updates and passes a scheduled
+    step, the step after the batch is measured. Step 0 and the last step are always measured, the
+    last step before checkpoints are saved if its number is known in advance. A stand-alone
     ``validate`` is measured once, at the checkpoint's own step. Points go
     to every logger, to ``measurements.csv`` in the run's log folder, to `history`, and on all
     ranks to ``trainer.callback_metrics``, where a ModelCheckpoint can monitor them.
@@ -56,21 +56,21 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
             raise elsewhere.
 
     Attributes:
-        metric: What is measured.
-        prefix: First part of every tag: the metric, numbered from a trainer's second callback on
-            that measures the same one.
+        metric: Name of the measurement, first part of the tags.
+        prefix: First part of every tag: the metric, with a number from a trainer's second callback
+            of the same metric on.
         headline_columns: Titles, by quantity, of the columns for the table at the end of a run.
         heat_maps: Labels, by quantity, of the figures by layer and step that a walk draws.
-        draws_values: Whether `figures` needs nothing but values and `history`, so that a lost
-            figure can be drawn again.
+        draws_values: Whether `figures` needs only values and `history`, so that a lost figure can
+            be drawn again.
         layers: Names of the measured layers; None for all of them.
-        history: What ``fit`` measured, values by step and tag; it travels with checkpoints. In a
-            stand-alone ``validate`` of checkpoints as they were published, what that measured.
+        history: Values by step and tag that ``fit`` has measured; checkpoints contain it. In a
+            stand-alone ``validate`` of published checkpoints, the values of the validation.
         has_warned: Whether it has warned of values that are not finite, once for all callbacks.
-        shared: What callbacks share within a step; a trainer's first one keeps it for all.
+        shared: Results that callbacks share within a step; the trainer's first callback has them.
 
     Raises:
-        ValueError: If ``schedule`` or ``on_error`` is none of these.
+        ValueError: If ``schedule`` or ``on_error`` has another value.
     """
 
     metric: ClassVar[str]
@@ -80,7 +80,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     layers: list[str] | None = None
 
     def __init_subclass__(cls, **options: object) -> None:
-        """Refuse a class that could measure, but has no metric.
+        """Refuse a complete class without a metric.
 
         Raises:
             TypeError: If a class without abstract methods names no ``metric``.
@@ -126,7 +126,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         return {}
 
     def conditions(self, moment: Moment) -> dict[str, Any]:
-        """Return what the numbers depend on, plain types, for each row of the table."""
+        """Return the settings that the numbers depend on, as plain types, for each table row."""
         return self.arguments()
 
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
@@ -174,7 +174,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
             self.history = dict(state_dict["history"])
 
     def number_among(self, callbacks: Sequence[Callback]) -> None:
-        """Settle the prefix by the callbacks of a run: one of its own for each of a metric."""
+        """Set the prefix so that it differs from the prefixes of the run's earlier callbacks."""
         before = _measuring(callbacks[: callbacks.index(self)])
         self._numbering.settle(self.metric, [other.metric for other in before])
 
@@ -224,7 +224,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._due.begin(trainer)
         self._resumption.begin(trainer, self._recorder)
-        # A run that failed at this very step may not have come to this callback.
+        # A run that failed at this step may not have called this callback.
         if trainer.global_step == 0 or trainer.global_step in self._due:
             self._measure_once(trainer, pl_module)
 
@@ -279,7 +279,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
                 finished = self._recorder.finished(self.prefix) if self._recorder else []
                 points = [self._numbering.point(row, self.metric) for row in finished]
                 points = points or plain_points(self.measure(moment))
-                # All of a measurement is written, whatever signal comes.
+                # A signal does not interrupt the writing of a measurement.
                 with interruption.deferred():
                     self._publish(moment, points)
         except Exception as error:
@@ -302,7 +302,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         named = [self._numbering.named(point, self.metric) for point in points]
         tensors = dict(named_weights(moment, self.hashed_tensors))
         rows = self._recorder.rows(moment, named, tensors, conditions=self.conditions(moment))
-        # Validation may meet weights that this folder has measured, and step 0 those of validation.
+        # The table may have rows of the same weights, from a validation or before it.
         if (moment.step == 0 or not self._fitting) and self._recorder.holds(rows):
             return
         self._recorder.write(moment, rows, values, self.prefix)

@@ -1,4 +1,4 @@
-"""Checkpoints at scheduled steps, for Lightning and as folders that others can load."""
+"""Checkpoints at scheduled steps: Lightning files, and folders in Hugging Face's format."""
 
 import re
 import shutil
@@ -30,8 +30,8 @@ class CheckpointSchedule(RunCheckpoint):
     Step n means after n optimiser updates; step 0 and the last step are always saved. Each is a
     file ``step-00000512.ckpt``, from which a run can be continued, and a folder
     ``hf/step-00000512`` with weights, configuration and tokenizer, which
-    ``AutoModelForCausalLM.from_pretrained`` loads. Neither is ever there in part. A run that is
-    continued leaves what is there up to its step, and drops what lies beyond.
+    ``AutoModelForCausalLM.from_pretrained`` loads. Neither is ever incomplete. A continued run
+    keeps the checkpoints up to its step, and drops later checkpoints.
 
     Args:
         schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
@@ -65,23 +65,23 @@ class CheckpointSchedule(RunCheckpoint):
     @property
     @override
     def state_key(self) -> str:
-        """Name that tells instances with other arguments apart."""
+        """Name that differs between instances with different arguments."""
         return state_key_of(
             self, schedule=self.schedule, dirpath=self._given_dirpath, save_hf=self.save_hf
         )
 
     @override
     def state_dict(self) -> dict[str, Any]:
-        """Return nothing: the files tell what has been saved."""
+        """Return an empty state: the files show which steps are saved."""
         return {}
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take nothing."""
+        """Ignore the state."""
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Settle the folder, and refuse what cannot be saved whole."""
+        """Set the folder, and refuse models that cannot be saved completely."""
         super().setup(trainer, pl_module, stage)
         if stage == "fit" and self.save_hf and isinstance(trainer.strategy, SHARDED):
             raise ValueError(
@@ -104,10 +104,10 @@ class CheckpointSchedule(RunCheckpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save step 0; a run that continues drops what lies beyond its step."""
+        """Save step 0; a continued run drops later checkpoints."""
         super().on_train_start(trainer, pl_module)
         self._due.begin(trainer)
-        # Lightning starts from 0, as if that step had been saved.
+        # Lightning's counter starts at 0, as if step 0 had been saved.
         note_saved_step(self, -1)
         if trainer.ckpt_path is not None and trainer.is_global_zero and not trainer.fast_dev_run:  # type: ignore[attr-defined]
             self._drop_after(trainer.global_step)
@@ -124,7 +124,7 @@ class CheckpointSchedule(RunCheckpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Save a scheduled step, and the last one."""
+        """Save scheduled steps and the last step."""
         if self._due.reached(trainer.global_step):
             self._save(trainer, pl_module)
 
@@ -142,7 +142,7 @@ class CheckpointSchedule(RunCheckpoint):
         self._save(trainer, pl_module)
 
     def _save(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write what is not there yet; with accumulation a step comes more than once."""
+        """Write the missing files; with accumulation a step occurs several times."""
         if is_saved(self, trainer):
             return
         name = _NAME.format(trainer.global_step)
@@ -158,12 +158,12 @@ class CheckpointSchedule(RunCheckpoint):
         save_folder(path, _whole_model(pl_module), held_tokenizer(trainer, pl_module))
 
     def _complete(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write what a kill kept from being written of the scheduled step that is continued."""
+        """Write the files of the continued step that a kill prevented."""
         if trainer.global_step not in self._due:
             return
         path = self._folder / f"{_NAME.format(trainer.global_step)}.ckpt"
         source = Path(str(trainer.ckpt_path))
-        # Copied, not saved: what the loops count is no longer what it was at the step's end.
+        # A copy of the loaded file: the counters of the loops have changed since the step's end.
         if not path.exists() and source.is_file():
             with replacing(path) as temporary:
                 shutil.copyfile(source, temporary)
@@ -175,13 +175,13 @@ class CheckpointSchedule(RunCheckpoint):
         return Path(str(self.dirpath))
 
     def _saved(self) -> list[tuple[int, Path]]:
-        """Step and path of what has been saved, of what a kill has left, too."""
+        """Return step and path of all saved files, including those that a kill has left."""
         paths = (*self._folder.glob("*step-*"), *self._folder.glob("hf/*step-*"))
         matches = ((_STEP.fullmatch(path.name), path) for path in paths)
         return [(int(match[1]), path) for match, path in matches if match]
 
     def _drop_after(self, step: int) -> None:
-        """Remove later checkpoints of the run that is continued."""
+        """Remove later checkpoints of a continued run."""
         for saved_step, path in self._saved():
             if saved_step <= step and path.suffix != ".tmp":
                 continue
@@ -192,7 +192,7 @@ class CheckpointSchedule(RunCheckpoint):
 
 
 def _whole_model(pl_module: L.LightningModule) -> "PreTrainedModel":
-    """The language model, all of whose weights are its own."""
+    """Return the language model; refuse weights that belong to an adapter."""
     from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
 
     model = find_language_model(pl_module)

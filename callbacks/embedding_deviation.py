@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class EmbeddingDeviation(LanguageModelCallback):
     """The measure ``epsilon`` as a callback.
 
-    The figure is a histogram of the cosine similarity, of a large vocabulary that of evenly spaced
-    rows.
+    The figure is a histogram of the cosine similarity; for a large vocabulary it uses evenly
+    spaced rows.
     """
 
     declaration = DEVIATION

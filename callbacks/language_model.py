@@ -1,4 +1,4 @@
-"""What the callbacks on language models share: finding the model, reading the texts once."""
+"""The bases of callbacks on language models: they find the model and read the texts once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -35,8 +35,8 @@ class LanguageModelCallback(MeasurementCallback):
     documentation, columns, figures and headlines come from it.
 
     Args:
-        rows: Which rows of the embedding matrices count: those that the tokenizer really has, or
-            all. Without a tokenizer all count.
+        rows: The measured rows of the embedding matrices: the rows of the tokenizer's ids, or all
+            rows. Without a tokenizer all rows are measured.
         tokenizer: Name or folder of a tokenizer, by default the ``tokenizer`` of the
             LightningModule or of its data.
         attribute: Where the LightningModule holds the language model, needed if it holds several.
@@ -45,7 +45,7 @@ class LanguageModelCallback(MeasurementCallback):
         **options: Arguments of `MeasurementCallback`.
 
     Attributes:
-        declaration: The measure; this class and `TextCallback` have none.
+        declaration: The measure; this class and `TextCallback` have no measure.
         heat_maps: Labels, by quantity, of the figures by layer and step.
         options: The measure's options.
 
@@ -96,7 +96,7 @@ class LanguageModelCallback(MeasurementCallback):
 
     @override
     def arguments(self) -> dict[str, Any]:
-        # YAML knows no tuples: a state saved before and after has the same key.
+        # YAML has no tuples: a list gives the same key before and after saving.
         plain = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(self.options).items()}
         return {**self._reading(), **plain}
 
@@ -142,7 +142,7 @@ class LanguageModelCallback(MeasurementCallback):
         from toolkit.lm.architecture.parts import check_weights  # noqa: PLC0415
 
         check_weights(subject.model)
-        # Both matrices are hashed with each row of the table, whatever is measured.
+        # Each row of the table contains the hash of both matrices.
         _ = subject.matrices
 
     def subject(self, moment: Moment) -> "Subject":
@@ -159,7 +159,7 @@ class LanguageModelCallback(MeasurementCallback):
         self.declaration.check_subject(subject, self.options)
 
     def _reading(self) -> dict[str, Any]:
-        """Return the arguments that say which model and rows are measured."""
+        """Return the arguments about model and rows."""
         names = ("rows", "tokenizer", "attribute", "paths")
         return {name: getattr(self, name) for name in names}
 
@@ -284,22 +284,22 @@ class TextCallback(LanguageModelCallback):
         texts = {
             "texts": self.texts.load(),
             "layers": self._all_layers(trainer),
-            # In a walk no other bar is there.
+            # A walk shows no other progress bar.
             "losses": self._losses_to_count(pl_module),
             "encoding": {**self.texts.encoding(), "progress": is_walk(trainer.loggers)},
         }
         return super()._new_subject(trainer, pl_module, {**texts, **(options or {})})
 
     def _losses_to_count(self, pl_module: L.LightningModule) -> Any:  # noqa: ANN401
-        """Return what a walk counts in the pass over these texts, None elsewhere."""
+        """Return the walk's counter of losses for these texts, None without a walk."""
         losses = getattr(pl_module, "text_losses", None)
-        # A user's module may call anything its text_losses; another tokenizer gives other tokens.
+        # The attribute of a user's module may have any type; another tokenizer has other tokens.
         if self.tokenizer is not None or not isinstance(losses, CountsTextLosses):
             return None
         return losses.meter_for(self.texts)
 
     def _all_layers(self, trainer: L.Trainer) -> Sequence[str] | None:
-        """Return the layers that any callback with the same texts asks for; None: all."""
+        """Return the layers of all callbacks with the same texts; None for all layers."""
         asked = [
             callback.layers
             for callback in trainer.callbacks  # type: ignore[attr-defined]

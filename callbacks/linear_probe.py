@@ -1,4 +1,4 @@
-"""How much of the texts' labels each layer gives away to a linear classifier."""
+"""Accuracy of a linear probe on each layer."""
 
 from callbacks.language_model import TextCallback
 from toolkit.measures.probe import PROBE

@@ -1,4 +1,4 @@
-"""What a measurement sees."""
+"""The moment of a measurement: trainer, model, step and shared results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,15 +13,14 @@ from toolkit.runs.provenance import weights_hash
 
 @dataclass(frozen=True)
 class Moment:
-    """What a measurement sees.
+    """The moment of a measurement.
 
     Attributes:
         trainer: The running trainer.
         pl_module: The model, in eval mode and without gradients.
         step: Optimiser updates behind its weights.
         shared: Costly intermediate results, kept for the other callbacks of the same step.
-        source: Identity of the published or saved checkpoint whose weights these are, unchanged;
-            None for weights of a run.
+        source: Identity of the checkpoint with these weights; None for the weights of a run.
     """
 
     trainer: L.Trainer
@@ -32,7 +31,7 @@ class Moment:
 
     def fingerprint(self, tensors: Mapping[str, Tensor]) -> str:
         """Return the weights hash of the named tensors, computed once for all callbacks."""
-        # A module may hold two models, whose tensors have the same names.
+        # The tensors of two models in a module may have the same names.
         key = ("weights_hash", *sorted((name, t.data_ptr()) for name, t in tensors.items()))
         if key not in self.shared:
             self.shared[key] = weights_hash(tensors.items())

@@ -1,4 +1,4 @@
-"""How evenly a packing spreads its vectors."""
+"""Geometry of a vector packing: cosines, and the gap to the Welch bound."""
 
 import math
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from toolkit.runs.points import Point, num_nonfinite
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# From -1 to 1; as many as a figure can show of [0, 0.2], where large packings live.
+# From -1 to 1; fine enough for the range [0, 0.2] of large packings.
 _NUM_BINS = 2000
 
 
@@ -42,7 +42,7 @@ class PackingGeometry(MeasurementCallback):
         on_error: What a failed measurement costs, see `MeasurementCallback`.
 
     Raises:
-        ValueError: If an argument is out of range or, in ``setup``, the model is another.
+        ValueError: If an argument is out of range or, in ``setup``, the model is no packing.
     """
 
     metric: ClassVar[str] = "packing"
@@ -74,7 +74,7 @@ class PackingGeometry(MeasurementCallback):
         if not bad:
             largest = max_abs_cosine(model.vectors)
             mean_square = mean_squared_overlap(model.vectors).value
-        # The model itself looks at the vectors of this step when the next one begins.
+        # The model itself checks the vectors of this step when the next step begins.
         best = min(float(model.best_max_abs_cosine), math.inf if bad else largest)
         numbers = {
             "num_nonfinite": bad,
@@ -117,7 +117,7 @@ class PackingGeometry(MeasurementCallback):
 
 
 def _packing(pl_module: L.LightningModule) -> VectorPacking:
-    """Return the module as a packing, or say in one line that it is none."""
+    """Return the module as a packing; another module raises a ValueError."""
     if not isinstance(pl_module, VectorPacking):
         raise ValueError(  # noqa: TRY004 - the run is wrong, not a call
             "model: expected a VectorPacking for PackingGeometry, got "

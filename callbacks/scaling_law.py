@@ -1,4 +1,4 @@
-"""How the toy model's loss falls with its width, live."""
+"""The scaling law of the toy model: loss against width."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from toolkit.runs.points import Point, num_nonfinite
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A line goes through them whatever they are: no error, no R2.
+# A line through two points is always exact: it has no error and no R2.
 _TWO_POINTS = "two points"
 _NO_FIT = PowerLawResult(math.nan, math.nan, math.nan, math.nan, 0, 0)
 
@@ -42,10 +42,10 @@ class ScalingLaw(MeasurementCallback):
     NaN where ``scaling/num_nonfinite/m_<width>`` counts weights or losses that are not finite;
     ``scaling/alpha_m``, ``scaling/alpha_m_stderr``, ``scaling/r2`` (a slope through two points has
     neither) and the widths that entered them, ``scaling/window_min`` to ``scaling/window_max``;
-    ``scaling/local_slope/m_<width>_m_<next width>``; ``scaling/alpha_m_weak``, what weak
-    superposition predicts for these widths at this number of features (arXiv 2505.10465). A loss
-    need not be a clean power law: read alpha_m beside its window and local slopes. The figure
-    shows loss against width and both predictions.
+    ``scaling/local_slope/m_<width>_m_<next width>``; ``scaling/alpha_m_weak``, the prediction of
+    weak superposition for these widths at this number of features (arXiv 2505.10465). A loss need
+    not be a clean power law: read alpha_m beside its window and local slopes. The figure shows
+    loss against width and both predictions.
 
     Args:
         schedule: When to measure, see `MeasurementCallback`.
@@ -141,7 +141,7 @@ def _held_out_losses(model: SuperpositionAutoencoder, data: SparseFeatures) -> T
 
 
 def _law(losses: Mapping[int, float], probabilities: Tensor) -> list[Point]:
-    """What the losses say together; nothing for a single width."""
+    """Return the points of the fit over all widths; none for a single width."""
     widths = sorted(losses)
     if len(widths) < 2:
         return []

@@ -1,4 +1,4 @@
-"""When to measure: a set of step numbers, described by plain types."""
+"""Schedules: sets of step numbers, described by plain types."""
 
 from math import inf
 from typing import Literal, TypeGuard
@@ -15,7 +15,7 @@ from toolkit.functional._checks import (
 
 
 class Schedule:
-    """The steps at which something is due; ``step in schedule`` is all it answers.
+    """A set of scheduled steps, used as ``step in schedule``.
 
     Args:
         schedule: An integer n for every n steps, a list of steps, or ``"log"`` for the steps at
@@ -82,7 +82,7 @@ class DueSteps:
         return step in self._schedule
 
     def reached(self, step: int) -> bool:
-        """Return whether the batch that has led to ``step`` has reached a scheduled or last one."""
+        """Return whether the last batch has reached a scheduled step or the last step."""
         before, self._before = self._before, step
         return self._schedule.within(before, step) or step >= self._last
 
@@ -94,11 +94,11 @@ def _is_steps(schedule: object) -> TypeGuard[list[int]]:
 
 
 def last_step(trainer: L.Trainer) -> float:
-    """Return the step at which the run ends, infinite where that is not known in advance."""
+    """Return the last step of the run, infinite if it is not known in advance."""
     number = trainer.estimated_stepping_batches
     return number if number >= 0 else inf
 
 
 def takes_no_step(trainer: L.Trainer) -> bool:
-    """Return whether a new run is to take no step at all: it calls no hook of training."""
+    """Return whether a new run has no steps: it calls no hook of training."""
     return trainer.ckpt_path is None and 0 in {trainer.max_steps, trainer.max_epochs}

@@ -1,4 +1,4 @@
-"""How many directions each layer's states use, and how evenly."""
+"""Spectral metrics of each layer's states."""
 
 from callbacks.language_model import TextCallback
 from toolkit.measures.spectrum import SPECTRUM

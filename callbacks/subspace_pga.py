@@ -1,4 +1,4 @@
-"""How far the geometry of each layer is organised along the readout subspace."""
+"""Subspace PGA of each layer."""
 
 from callbacks.language_model import TextCallback
 from toolkit.measures.pga import PGA

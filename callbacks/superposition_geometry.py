@@ -1,4 +1,4 @@
-"""How the toy model stores its features: how many, how long, how much they overlap."""
+"""Geometry of the toy model: represented features, row norms and overlaps."""
 
 import math
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class SuperpositionGeometry(MeasurementCallback):
         on_error: What a failed measurement costs, see `MeasurementCallback`.
 
     Raises:
-        ValueError: If an argument is out of range or, in ``setup``, the model is another.
+        ValueError: If an argument is out of range or, in ``setup``, it is not the toy model.
     """
 
     metric: ClassVar[str] = "superposition"
@@ -117,12 +117,12 @@ class SuperpositionGeometry(MeasurementCallback):
         }
 
     def _numbers(self, weight: Tensor, bias: Tensor) -> dict[str, tuple[float, int]]:
-        """Each quantity with the number of rows behind it."""
+        """Return each quantity with its number of rows."""
         num_rows, m = weight.shape
         norms = feature_norms(weight)
         overlap = mean_squared_overlap(weight)
         represented = weight[norms > self.represented_threshold]
-        # A model may represent nothing at all.
+        # A model may represent no feature.
         tight = mean_squared_overlap(represented).value if len(represented) else math.nan
         values = (
             (represented_fraction(weight, self.represented_threshold), num_rows),

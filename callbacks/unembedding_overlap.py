@@ -1,4 +1,4 @@
-"""Is the superposition of the unembedding strong: every row there, overlaps about 1/m."""
+"""Row norms and overlaps of the unembedding."""
 
 from callbacks.language_model import LanguageModelCallback
 from toolkit.measures.unembedding import UNEMBEDDING

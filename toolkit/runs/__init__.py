@@ -1,1 +1,1 @@
-"""What a run leaves on disk: its folder, configuration, checkpoints, table and summary."""
+"""The files of a run: folder, configuration, checkpoints, table and summary."""

@@ -1,4 +1,4 @@
-"""The moment at which a run begins: before it, nothing in its folder is written to stay."""
+"""The beginning of a run: files that are written before it are removed if the run is refused."""
 
 import shutil
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ from toolkit.runs.folder_lock import LOCK_NAME, locked
 from toolkit.runs.table import TABLE_NAME
 
 EVENT_FILES = "events.out.tfevents.*"
-# What loggers and callbacks write before the first step.
+# Files that loggers and callbacks write before the first step.
 _WRITTEN_EARLY = (EVENT_FILES, "hparams.yaml", "metrics.csv", TABLE_NAME, "checkpoints")
 
 
 class NewFiles:
-    """What a run adds to its folder, so that a refused run can take it away again.
+    """The new files of a run in its folder, to be removed if the run is refused.
 
     Args:
         folder: The run's folder, which this process has locked.
-        is_new: Whether nothing has been there before, so that everything has been added.
+        is_new: Whether the folder is new, with all its files.
     """
 
     def __init__(self, folder: Path, *, is_new: bool) -> None:
@@ -42,11 +42,11 @@ class NewFiles:
         self._before = self._present()
 
     def event_files(self) -> set[Path]:
-        """Return TensorBoard's files that have been added, to which a logger may be writing."""
+        """Return the new TensorBoard files; a logger may still write to them."""
         return {path for path in self._added() if path.match(EVENT_FILES)}
 
     def remove(self) -> None:
-        """Remove what has been added; the folder goes with its lock, if it is new."""
+        """Remove the new files, and a new folder with its lock."""
         for path in self._added():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -63,14 +63,14 @@ class NewFiles:
 
 
 class RunBeginning(FirstStep):
-    """Writes the whole configuration once everything has been accepted, and cuts back before.
+    """Writes the configuration when all checks have passed, after cutting back the table.
 
-    ``fit --config`` on the file repeats the run from its start: the checkpoint that a run
-    continued is not part of it. Where a continued run has another configuration, the earlier one
-    is kept beside it.
+    ``fit --config`` on the file repeats the run from its start: the file does not contain the
+    checkpoint of a continued run. If a continued run has another configuration, the earlier file
+    is kept under another name.
 
     Args:
-        held: Standard error, which waits for the first step.
+        held: Standard error, which holds text back until the first step.
         config: The configuration as YAML.
         ckpt_path: The checkpoint that the run starts from.
     """
@@ -84,17 +84,16 @@ class RunBeginning(FirstStep):
 
     @contextmanager
     def leaving_nothing(self, folder: Path, *, alone: bool) -> Iterator[None]:
-        """Run the body, and remove what it has written if it raises before the run has begun.
+        """Run the body, and remove its files if it raises before the run has begun.
 
-        A new run that raises a `RefusedRunError` counts as one that has not begun.
+        The files of a new run are also removed after a `RefusedRunError`.
 
         Args:
-            folder: Where the run writes.
-            alone: Whether to keep other processes out meanwhile.
+            folder: Folder of the run.
+            alone: Whether to lock the folder meanwhile.
 
         Raises:
-            ValueError: If the folder holds another run than the one that is continued, or another
-                process writes to it.
+            ValueError: If the folder belongs to another run, or another process writes to it.
         """
         with locked(folder) if alone else nullcontext(enter_result=False) as is_new:
             is_continued = self._continues(folder)
@@ -107,19 +106,19 @@ class RunBeginning(FirstStep):
             except BaseException as error:
                 if isinstance(error, RefusedRunError) and not is_continued:
                     (folder / CONFIG).unlink(missing_ok=True)
-                # The file tells, not this object: the run may have begun in another process.
+                # The file decides, not this object: the run may have begun in another process.
                 if _stamp(folder / CONFIG) == before:
                     rank_zero_only(self._new_files.remove)()
                 raise
 
     @override
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Keep the configuration of a run that had no step left to do."""
+        """Write the configuration of a run that had no steps left."""
         self._record(trainer)
 
     @override
     def begin(self, trainer: L.Trainer) -> None:
-        """Record the run before anything of it can be seen."""
+        """Write the run's configuration before its first output."""
         if not trainer.sanity_checking:
             self._record(trainer)
         super().begin(trainer)
@@ -145,14 +144,14 @@ class RunBeginning(FirstStep):
 
 
 def _check_unused(folder: Path) -> None:
-    """Refuse a folder in which every point and row would be there twice."""
+    """Refuse a folder in which all points and rows would be duplicated."""
     written = (CONFIG, TABLE_NAME, "metrics.csv", EVENT_FILES)
     if any(path for pattern in written for path in folder.glob(pattern)):
         raise used_error(folder)
 
 
 def _keep_earlier(folder: Path, config: str) -> None:
-    """Rename the configuration of the first part of a run that is continued with another one."""
+    """Rename the earlier configuration if a continued run has another configuration."""
     path = folder / CONFIG
     if path.exists() and path.read_text(encoding="utf-8") != config:
         step = read_checkpoint(folder / LAST_CHECKPOINT)["global_step"]
@@ -160,7 +159,7 @@ def _keep_earlier(folder: Path, config: str) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """What changes when a file is written anew, None where there is none."""
+    """Return a value that changes when the file is written again, None without a file."""
     if not path.exists():
         return None
     status = path.stat()

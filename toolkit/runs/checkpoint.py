@@ -1,4 +1,4 @@
-"""The checkpoint that every run keeps: never torn, and of the last step when the run ends."""
+"""The checkpoint of every run: never incomplete, and at the end of the last step."""
 
 import time
 from datetime import timedelta
@@ -20,17 +20,17 @@ _DEFAULT_EVERY_N_STEPS = 1000
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes beside the checkpoint and renames, so that a kill leaves the old one or the new."""
+    """Writes checkpoints in one step: a kill leaves the old or the new file."""
 
     @override
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Save the checkpoint; a remote path is left to Lightning."""
+        """Save the checkpoint; Lightning itself handles remote paths."""
         if "://" in str(path):
             super().save_checkpoint(checkpoint, path, storage_options)
             return
-        # Lightning writes to the system's temporary folder and moves: across disks that copies.
+        # Lightning writes to the system's temporary folder; moving to another disk is a copy.
         with replacing(Path(path)) as temporary:
             super().save_checkpoint(checkpoint, temporary, storage_options)
 
@@ -38,19 +38,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class RunCheckpoint(ModelCheckpoint):
     """Lightning's ModelCheckpoint with the defaults of a run that can be continued.
 
-    The random states of Python, numpy, torch and the devices in use go with each checkpoint, and
-    come back with it. Where a step is followed by a validation, it is saved after that: a run that
-    is continued does not validate again.
+    Each checkpoint contains the random states of Python, numpy, torch and the devices in use, and
+    loading restores them. A step with a validation is saved after the validation, so that a
+    continued run does not repeat it.
 
     Args:
         dirpath: Folder; by default ``checkpoints`` in the run's version folder.
         filename: Name of the best or latest checkpoint, beside ``last.ckpt``.
         save_last: Whether to keep ``last.ckpt``, which ``--ckpt_path last`` continues.
-        every_n_train_steps: Optimiser updates between checkpoints; 1000 unless another interval
-            is given.
+        every_n_train_steps: Optimiser updates between checkpoints; by default 1000 without another
+            interval.
         train_time_interval: Time between checkpoints.
         every_n_epochs: Epochs between checkpoints.
-        enable_version_counter: Whether to keep a file whose name is taken.
+        enable_version_counter: Whether to keep an existing file of the same name.
         **kwargs: The other arguments of Lightning's ModelCheckpoint.
     """
 
@@ -83,7 +83,7 @@ class RunCheckpoint(ModelCheckpoint):
 
     @override
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Save atomically wherever the strategy saves in Lightning's usual way."""
+        """Save atomically if the strategy saves in Lightning's usual way."""
         super().setup(trainer, pl_module, stage)
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = AtomicCheckpointIO()
@@ -96,7 +96,7 @@ class RunCheckpoint(ModelCheckpoint):
 
     @override
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Go on with the batches and random states of the checkpoint, just before training."""
+        """Restore batches and random states of the checkpoint just before training."""
         super().on_train_start(trainer, pl_module)
         restore_loaders(trainer)
         self._random_states.restore(trainer)
@@ -105,7 +105,7 @@ class RunCheckpoint(ModelCheckpoint):
     def on_save_checkpoint(
         self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Put logged points on disk first, and note the time: what is logged later comes again."""
+        """Write logged points to disk, and note the time: later points are logged again."""
         for logger in trainer.loggers:
             logger.save()
         checkpoint[SAVED_AT] = time.time()
@@ -120,7 +120,7 @@ class RunCheckpoint(ModelCheckpoint):
         batch: Any,
         batch_idx: int,
     ) -> None:
-        """Save a scheduled step, unless it is validated first."""
+        """Save a scheduled step, unless a validation follows."""
         if validation_follows(trainer):
             self._before_validation = outputs, batch, batch_idx
         else:
@@ -128,7 +128,7 @@ class RunCheckpoint(ModelCheckpoint):
 
     @override
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save the scheduled step that has been validated."""
+        """Save a scheduled step after its validation."""
         if self._before_validation is not None:
             arguments, self._before_validation = self._before_validation, None
             super().on_train_batch_end(trainer, pl_module, *arguments)
@@ -136,17 +136,17 @@ class RunCheckpoint(ModelCheckpoint):
 
     @override
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Save the last step, whatever its number; Lightning does so only if nothing was saved."""
+        """Always save the last step; Lightning does so only without an earlier checkpoint."""
         super().on_train_end(trainer, pl_module)
         self.keep(trainer)
 
     def keep(self, trainer: L.Trainer) -> None:
-        """Save the last checkpoint now, unless it is of this step already."""
+        """Save the last checkpoint now, unless this step is saved."""
         if not is_saved(self, trainer):
             save_last(self, trainer)
 
     @property
     def last_checkpoint(self) -> Path | None:
-        """The newest checkpoint that ``save_last`` keeps, None if there is none yet."""
+        """The newest checkpoint of ``save_last``, None without a checkpoint."""
         path = Path(self.dirpath or "", LAST_CHECKPOINT.name)
         return path if self.save_last and path.is_file() else None

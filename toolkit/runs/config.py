@@ -1,4 +1,4 @@
-"""Configuration files that a command reads."""
+"""Configuration files of a command."""
 
 from argparse import ArgumentError
 from pathlib import Path
@@ -11,7 +11,7 @@ from toolkit.console.run_parser import RunParser, command_of, say_dropped
 
 
 class NamedConfigFile(ActionConfigFile):
-    """``--config`` that names the file when it is no configuration of the command."""
+    """``--config`` with errors that name the file."""
 
     @staticmethod
     def apply_config(parser: RunParser, cfg: Namespace, dest: str, value: str) -> None:
@@ -33,7 +33,7 @@ def _check_content(parser: RunParser, path: Path) -> None:
     try:
         content = yaml_text.load(path.read_text(encoding="utf-8"))
     except yaml_text.YAMLError:
-        return  # the parser itself says it better
+        return  # The parser's own message is better.
     meant = command_of(content)
     if meant is not None and (meant == "probe") != (parser.command == "probe"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Cut TensorBoard's event files back to a step, so that a continued run writes none twice."""
+"""Cutting of TensorBoard's event files, so that a continued run has no point twice."""
 
 import struct
 import warnings
@@ -13,7 +13,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from toolkit.atomic import replacing
 
-# TensorBoard reads every file with "tfevents" in its name, so the new one must not have it.
+# TensorBoard reads every file with "tfevents" in its name, so a new file must not have it.
 _TEMPORARY = "rewriting.tmp"
 _FILES = "events.out.tfevents.*"
 # A record: the length of its data, a checksum of these 8 bytes, the data, and its checksum.
@@ -22,7 +22,7 @@ _HEADER_BYTES = _LENGTH.size + _CHECKSUM.size
 
 
 class BoardPoints(NamedTuple):
-    """What TensorBoard shows, as pairs of tag and step.
+    """The points that TensorBoard shows, as pairs of tag and step.
 
     Attributes:
         scalars: The numbers.
@@ -54,15 +54,15 @@ def drop_after(
 ) -> int:
     """Remove the points of later steps from the event files in ``folder``.
 
-    A record that a kill left unfinished goes as well, and with a warning what is damaged. Each
-    file is replaced as a whole, or left alone if nothing is to be removed.
+    A record that a kill left unfinished is removed, too, and damaged records with a warning. Each
+    file is replaced as a whole, or unchanged if no point is removed.
 
     Args:
         folder: Log folder of the run.
         step: The last step to keep.
         written_until: Points of ``step`` itself that were written later than this (seconds since
-            the epoch) go as well: the continued run writes them again.
-        spared: Files that a logger is writing to, which stay as they are.
+            the epoch) are removed, too: the continued run writes them again.
+        spared: Files that a logger is writing to; they are not changed.
 
     Returns:
         The number of points removed.
@@ -73,7 +73,7 @@ def drop_after(
 def keep_steps(folder: str | Path, steps: Collection[int]) -> int:
     """Remove the points of all other steps from every event file in ``folder``.
 
-    A point that two processes have written, or one twice, stays once.
+    A duplicated point is kept once.
 
     Returns:
         The number of points removed.
@@ -107,11 +107,11 @@ def _keep(
 
 
 def _records(path: Path, *, check: bool = True) -> Iterator[bytes]:
-    """Serialised events of the file; what lies between damaged places is found again.
+    """Yield the serialised events of the file, including those between damaged places.
 
     Args:
         path: The file.
-        check: Whether to compare the data with its checksum, which takes long, and to warn.
+        check: Whether to compare the data with its checksum, which is slow, and to warn.
     """
     data = path.read_bytes()
     position, read = 0, 0
@@ -119,7 +119,7 @@ def _records(path: Path, *, check: bool = True) -> Iterator[bytes]:
         (length,) = _LENGTH.unpack_from(data, start)
         position = start + _HEADER_BYTES + length + _CHECKSUM.size
         if position > len(data):
-            # A kill has left it unfinished.
+            # An unfinished record after a kill.
             read += len(data) - start
             break
         record = data[start + _HEADER_BYTES : start + _HEADER_BYTES + length]
@@ -137,15 +137,15 @@ def _records(path: Path, *, check: bool = True) -> Iterator[bytes]:
 
 
 def _next_header(data: bytes, position: int) -> int | None:
-    """Where the next record begins whose length can be trusted, at ``position`` if none is damaged.
+    """Return the position of the next record with a valid length, ``position`` if it is undamaged.
 
-    None at the end, or where less than a header is left.
+    None at the end, or if less than a header is left.
     """
     while position + _HEADER_BYTES <= len(data):
         (checksum,) = _CHECKSUM.unpack_from(data, position + _LENGTH.size)
         if checksum == masked_crc32c(data[position : position + _LENGTH.size]):
             return position
-        # Lengths are below 2^32: the second half of the next one is zero.
+        # Lengths are below 2^32, so the second half of the next length is zero.
         zeros = data.find(bytes(4), position + 5)
         if zeros < 0:
             return None

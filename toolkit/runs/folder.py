@@ -1,4 +1,4 @@
-"""Where a run writes: its name, its version folders, and which of them can be continued."""
+"""The folder of a run: its name, its versions, and the version that can be continued."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -24,7 +24,7 @@ SAVED_AT = "saved_at"
 
 
 def run_name(given: str | None, configs: Sequence[str], class_path: str | None) -> str:
-    """Return the run's name: the one given, else the last config file's, else the model's.
+    """Return the run's name: the given name, or that of the last config file, or the model's.
 
     Args:
         given: Value of ``--run``.
@@ -32,8 +32,7 @@ def run_name(given: str | None, configs: Sequence[str], class_path: str | None) 
         class_path: Class of the model.
 
     Raises:
-        ValueError: If the name cannot be a folder below another one, or there is nothing to
-            name the run after.
+        ValueError: If the name cannot be a folder below another folder, or no name is known.
     """
     if given is None and configs:
         given = PurePath(configs[-1]).stem
@@ -87,7 +86,7 @@ class RunFolder:
         """Return the version that ``fit --ckpt_path last`` continues.
 
         Raises:
-            ValueError: If none is unfinished, or the newest one has no checkpoint yet.
+            ValueError: If no version is unfinished, or the newest has no checkpoint yet.
         """
         version = self.unfinished()
         begun = [v for v in self.versions() if (self.version_folder(v) / CONFIG).exists()]
@@ -104,10 +103,10 @@ class RunFolder:
         return version
 
     def newest_checkpoint(self) -> Path:
-        """Return the last checkpoint of the newest version that has one.
+        """Return the last checkpoint of the newest version with a checkpoint.
 
         Raises:
-            ValueError: If none has.
+            ValueError: If no version has a checkpoint.
         """
         version = max(self._with_checkpoint(), default=None)
         if version is None:
@@ -119,14 +118,14 @@ class RunFolder:
 
 
 def log_folder(trainer: L.Trainer) -> Path:
-    """Return the folder of the trainer's loggers, or without one that of its checkpoints."""
+    """Return the folder of the trainer's loggers, or the folder of its checkpoints."""
     return logger_folder(trainer.loggers) or Path(trainer.default_root_dir)
 
 
 def logger_folder(loggers: Sequence[Logger]) -> Path | None:
     """Return the folder that the first file logger writes to.
 
-    Without a file logger it is where Lightning keeps the checkpoints; None if no logger has any.
+    Without a file logger it is the folder of Lightning's checkpoints; None if there is none.
     """
     for logger in loggers:
         if logger.log_dir is not None:
@@ -140,7 +139,7 @@ def logger_folder(loggers: Sequence[Logger]) -> Path | None:
 
 
 def used_error(folder: Path) -> ValueError:
-    """Return the error for a folder in which every row and point would be there twice."""
+    """Return the error for a folder in which rows and points would be duplicated."""
     return ValueError(
         f"trainer.logger: expected a folder without an earlier run, got {folder}; give it another "
         "name or version"
@@ -148,11 +147,11 @@ def used_error(folder: Path) -> ValueError:
 
 
 def rewind(version_folder: Path, *, spared: Collection[Path] = ()) -> int:
-    """Drop what a killed run measured beyond its last checkpoint; return that checkpoint's step.
+    """Drop measurements after a killed run's last checkpoint; return that checkpoint's step.
 
     Args:
         version_folder: The run's folder.
-        spared: Event files that a logger is writing to, which stay as they are.
+        spared: Event files that a logger is writing to; they are not changed.
 
     Raises:
         ValueError: If the checkpoint cannot be read without running code from it.
@@ -170,7 +169,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """Return a checkpoint of plain types and tensors; the tensors stay on disk until used.
 
     Raises:
-        ValueError: If the file is no such checkpoint.
+        ValueError: If the file is not a checkpoint of this kind.
     """
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
@@ -185,7 +184,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def check_complete(checkpoint: Mapping[str, Any], path: Path, *, is_continued: bool) -> None:
-    """Refuse a checkpoint without what Lightning restores.
+    """Refuse a checkpoint that lacks entries which Lightning restores.
 
     Args:
         checkpoint: The checkpoint.
@@ -193,7 +192,7 @@ def check_complete(checkpoint: Mapping[str, Any], path: Path, *, is_continued: b
         is_continued: Whether a training is to continue from it.
 
     Raises:
-        ValueError: If something is missing.
+        ValueError: If an entry is missing.
     """
     needed = ["pytorch-lightning_version", "state_dict"]
     needed += ["optimizer_states", "lr_schedulers", "loops"] if is_continued else []

@@ -1,4 +1,4 @@
-"""One process at a time writes to a folder; a lock goes with the process that holds it."""
+"""Locks of folders: one process at a time writes to a folder."""
 
 import json
 import os
@@ -17,26 +17,26 @@ else:
 
 LOCK_NAME = ".lock"
 _ATTEMPTS = 10
-# Where no text stands: on Windows others cannot read what is locked.
+# A byte after the text: on Windows other processes cannot read locked bytes.
 _LOCKED_BYTE = 1 << 30
-# Descriptors that a forked process must not keep: its parent's death would not free the lock.
+# A forked process must close these descriptors, or the lock would outlive its parent.
 _held: set[int] = set()
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[bool]:
-    """Let no other process enter this for the same folder while the body runs.
+    """Lock the folder against other processes while the body runs.
 
-    The system frees the lock when the process ends, however it ends. On a network file system
-    other machines see it where that file system passes locks on; where it has none, a warning says
-    so and the body runs.
+    The system frees the lock when the process ends, even after a kill. Other machines see the lock
+    if their network file system supports locks; without locks there is a warning, and the body
+    runs.
 
     Args:
-        folder: The folder, made when needed, and removed again if it stays empty. It holds the
-            file `LOCK_NAME` meanwhile.
+        folder: The folder. It is created if needed, and removed if it stays empty. Meanwhile it
+            contains the file `LOCK_NAME`.
 
     Yields:
-        Whether this has made the folder.
+        Whether the folder was created.
 
     Raises:
         ValueError: If another process holds the lock; the message names it.
@@ -57,7 +57,7 @@ def locked(folder: Path) -> Iterator[bool]:
 
 
 def _make(folder: Path) -> bool:
-    """Make the folder; return whether no other process has been faster."""
+    """Create the folder; return False if another process was faster."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir()
@@ -69,7 +69,7 @@ def _make(folder: Path) -> bool:
 def _release(path: Path, descriptor: int) -> None:
     _held.discard(descriptor)
     if sys.platform != "win32":
-        # As long as it is locked, no other process has it.
+        # No other process has the lock meanwhile.
         path.unlink(missing_ok=True)
     os.close(descriptor)
     if sys.platform == "win32":
@@ -77,7 +77,7 @@ def _release(path: Path, descriptor: int) -> None:
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, innermost first, up to the first that holds something."""
+    """Remove empty folders, innermost first."""
     for folder in folders:
         try:
             folder.rmdir()
@@ -86,7 +86,7 @@ def _remove_empty(folders: Iterable[Path]) -> None:
 
 
 def _acquire(path: Path) -> int | None:
-    """Return the descriptor that holds the lock, None where the file system has no locks."""
+    """Return the descriptor of the lock, None if the file system has no locks."""
     for _ in range(_ATTEMPTS):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -106,7 +106,7 @@ def _acquire(path: Path) -> int | None:
         if _is_file_at(path, descriptor):
             _write_holder(descriptor)
             return descriptor
-        # The one before has just let go, and has removed this file.
+        # The process before has just released the lock and removed this file.
         os.close(descriptor)
     raise _occupied(path)
 

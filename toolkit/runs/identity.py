@@ -1,16 +1,16 @@
-"""The identity of a model's weights: of a checkpoint, of a measured moment, of a table's row."""
+"""The identity of a model's weights, in checkpoints, moments and rows of the table."""
 
 from typing import Any, NamedTuple
 
 
 class WeightsIdentity(NamedTuple):
-    """Which weights of which model.
+    """The model and the step of weights.
 
     Attributes:
         name: Name of the model: on the Hub, a folder, or the class of a model in training.
         revision: Revision on the Hub, empty elsewhere.
         commit: Commit of that revision, empty elsewhere.
-        step: Optimiser updates behind the weights, 0 where that is not known.
+        step: Optimiser updates behind the weights, 0 if unknown.
     """
 
     name: str
@@ -19,7 +19,7 @@ class WeightsIdentity(NamedTuple):
     step: int = 0
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of `toolkit.runs.table.MeasurementRow` that hold the identity."""
+        """Return the identity as columns of `toolkit.runs.table.MeasurementRow`."""
         return {
             "model": self.name,
             "revision": self.revision,

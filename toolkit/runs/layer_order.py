@@ -20,6 +20,6 @@ def in_layer_order(names: Iterable[str]) -> list[str]:
 
 
 def _position(name: str) -> tuple[bool, list[str | int]]:
-    # Texts stand at even places and numbers at odd ones, so that like is compared with like.
+    # Texts are at even positions and numbers at odd positions, so that types agree.
     parts = _NUMBER.split(name)
     return name == _FINAL, [int(part) if index % 2 else part for index, part in enumerate(parts)]

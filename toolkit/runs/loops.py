@@ -1,4 +1,4 @@
-"""Where a running trainer stands between two batches."""
+"""The position of a running trainer between two batches."""
 
 from typing import Any
 
@@ -8,24 +8,24 @@ from toolkit.lightning_private import BATCH_PROGRESS, VALIDATION_PROGRESS, check
 
 
 def validation_follows(trainer: Trainer) -> bool:
-    """Return whether the batch that has just been trained on is followed by a validation."""
+    """Return whether a validation follows the last training batch."""
     return checks_validation(trainer) and sum(trainer.num_val_batches) > 0
 
 
 def is_update(trainer: Trainer, batch_idx: int) -> bool:
-    """Return whether the batch was the last one before an update, of those accumulated for it."""
+    """Return whether the last batch completed an update, with accumulation."""
     return trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches == 0
 
 
 def is_between_updates(trainer: Trainer) -> bool:
-    """Return whether no update is under way: the weights are those after the last one."""
+    """Return whether no update is in progress."""
     loop = trainer.fit_loop.epoch_loop
     begun = loop.batch_progress.current.ready
     return 0 < begun == _processed(trainer) and is_update(trainer, loop.batch_idx)
 
 
 def is_in_hooks(trainer: Trainer) -> bool:
-    """Return whether the callbacks of the last batch have not all been called yet."""
+    """Return whether some callbacks of the last batch have not been called yet."""
     return trainer.fit_loop.epoch_loop.batch_progress.current.completed < _processed(trainer)
 
 
@@ -38,9 +38,9 @@ def is_at_end(trainer: Trainer) -> bool:
 
 
 def due_validation_in(fit_loop: dict[str, Any]) -> None:
-    """Change the saved state of the loops to that of a batch whose validation is about to begin.
+    """Change the saved state of the loops to the state before the batch's validation.
 
-    A validation that was under way is begun again.
+    An interrupted validation begins again.
 
     Args:
         fit_loop: What ``trainer.fit_loop.state_dict()`` returned after the update.
@@ -60,6 +60,6 @@ def due_validation_in(fit_loop: dict[str, Any]) -> None:
 
 
 def _processed(trainer: Trainer) -> int:
-    """Batches of this epoch that have been trained on, whether or not their hooks were called."""
+    """Return the trained batches of this epoch, with or without their hooks."""
     current: Any = trainer.fit_loop.epoch_loop.batch_progress.current
     return int(current.processed)

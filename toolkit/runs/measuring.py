@@ -22,7 +22,7 @@ class Measuring(Protocol):
 
     @property
     def latest(self) -> dict[str, float]:
-        """Last entry of `history`, values by tag; empty before the first or after a failed one."""
+        """Last entry of `history`, values by tag; empty without one or after a failure."""
 
     @property
     def headline_columns(self) -> Mapping[str, str]:
@@ -37,7 +37,7 @@ class Measuring(Protocol):
         """Names of the measured layers; None for all of them."""
 
     def number_among(self, callbacks: Sequence[Callback]) -> None:
-        """Settle the prefix among the callbacks of a run: each has one of its own."""
+        """Set the prefix so that it differs from those of the run's earlier callbacks."""
 
     def headline_lines(self) -> list[str]:
         """Return sentences for the end of a run, from the end of `history`."""

@@ -1,4 +1,4 @@
-"""TensorBoard curves of one model among those that a run measures."""
+"""The TensorBoard logger of one of several models in a run."""
 
 import hashlib
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ class ModelLogger(TensorBoardLogger):
         model: Name of the model.
 
     Attributes:
-        unfinished: What is whole of the checkpoint under way, None outside of a walk's record.
+        unfinished: The finished callbacks of the current checkpoint, None outside of a walk.
     """
 
     def __init__(self, table_folder: Path, model: str) -> None:
@@ -39,18 +39,18 @@ class ModelLogger(TensorBoardLogger):
 
     @override
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Log none: the arguments for training mean nothing to a model as it was published."""
+        """Log no hyperparameters: a published model has none."""
 
     @override
     @rank_zero_only
     def save(self) -> None:
-        """Put every point on disk."""
+        """Write all points to disk."""
         self.experiment.flush()
 
     @override
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Keep the file open: each checkpoint is a validation of its own."""
+        """Keep the file open: each checkpoint is a separate validation."""
         self.save()
 
     def close(self) -> None:
@@ -59,12 +59,12 @@ class ModelLogger(TensorBoardLogger):
 
 
 def is_walk(loggers: Iterable[Logger]) -> bool:
-    """Whether these are the loggers of a walk over checkpoints."""
+    """Return whether these are the loggers of a walk over checkpoints."""
     return any(isinstance(logger, ModelLogger) for logger in loggers)
 
 
 def model_folder(model: str) -> str:
-    """Return a model's folder below the run's: its name, or something short for a path elsewhere.
+    """Return a model's folder below the run's folder: its name, or a short form of its path.
 
     Different models have different folders.
     """

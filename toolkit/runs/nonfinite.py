@@ -1,12 +1,12 @@
-"""One warning a run about values that are not finite, whichever callback meets them first."""
+"""One warning in a run about values that are not finite."""
 
 from collections.abc import Iterable
 
 
 class WarnsOfNonfinite:
-    """A callback that warns of values that are not finite, unless another one has warned.
+    """A callback that warns of values that are not finite, unless another callback has warned.
 
-    A class, not an attribute that any callback may have by accident.
+    It is a class, because other callbacks may have an attribute of the same name.
 
     Attributes:
         has_warned: Whether this callback has warned.
@@ -16,7 +16,7 @@ class WarnsOfNonfinite:
 
 
 def has_been_warned(callbacks: Iterable[object]) -> bool:
-    """Return whether one of the callbacks has warned of values that are not finite."""
+    """Return whether a callback has warned of values that are not finite."""
     return any(
         callback.has_warned for callback in callbacks if isinstance(callback, WarnsOfNonfinite)
     )

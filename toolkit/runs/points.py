@@ -1,4 +1,4 @@
-"""Measured numbers, and how they become rows of the long table."""
+"""Measured numbers, and their rows in the long table."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -19,8 +19,8 @@ class Point(NamedTuple):
         quantity: Second part of the tag.
         layer: Third part of the tag; empty for a number that belongs to no layer.
         value: The number, NaN where it could not be computed.
-        num_points: Rows, texts or widths that entered it, None where that means nothing.
-        metric: First part of the tag; empty for that of the measurement which it comes from.
+        num_points: Rows, texts or widths behind the number, None if undefined.
+        metric: First part of the tag; empty for the metric of its measurement.
         reason: Why the value is NaN; empty for a number.
     """
 
@@ -33,13 +33,13 @@ class Point(NamedTuple):
 
 
 def plain_points(points: Iterable[Point]) -> list[Point]:
-    """Return the points with plain Python numbers, as history, table and loggers take them.
+    """Return the points with plain Python numbers, for history, table and loggers.
 
     Args:
-        points: Points whose numbers may be of one-element tensors, numpy, booleans or integers.
+        points: Points; values may be one-element tensors, numpy numbers, booleans or integers.
 
     Raises:
-        ValueError: If a value is not one real number.
+        ValueError: If a value is not a real number.
     """
     return [
         point._replace(
@@ -75,7 +75,7 @@ def measurement_rows(points: Iterable[Point], common: Mapping[str, Any]) -> list
     A reason is added to the row's conditions, as ``reason``.
 
     Args:
-        points: What was measured.
+        points: The measured numbers.
         common: The fields of `MeasurementRow` that all rows share.
     """
     return [_row(point, common) for point in points]

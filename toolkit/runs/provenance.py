@@ -1,4 +1,4 @@
-"""What a number was measured on: fingerprints of weights and texts, and the versions in use."""
+"""The origin of a number: fingerprints of weights and texts, and versions of packages."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ _DIGEST_BYTES = 16
 
 
 def weights_hash(named_tensors: Iterable[tuple[str, Tensor]]) -> str:
-    """Return a BLAKE2 fingerprint of names, shapes and bytes, whatever the order of the tensors.
+    """Return a BLAKE2 fingerprint of names, shapes and bytes, independent of the order.
 
     Tensors are consumed one at a time, so that an iterator may load them lazily.
 
@@ -27,7 +27,7 @@ def weights_hash(named_tensors: Iterable[tuple[str, Tensor]]) -> str:
         32 hexadecimal digits.
 
     Raises:
-        ValueError: If there is no tensor, or one of them holds no values (meta device).
+        ValueError: If there is no tensor, or a tensor has no values (meta device).
     """
     digests = sorted(_digest(name, tensor) for name, tensor in named_tensors)
     if not digests:
@@ -36,7 +36,7 @@ def weights_hash(named_tensors: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def matrix_hash(matrix: Tensor) -> str:
-    """Return a BLAKE2 fingerprint of one tensor's dtype, shape and bytes, under whatever name.
+    """Return a BLAKE2 fingerprint of a tensor's dtype, shape and bytes, without its name.
 
     Two models that share a single matrix have equal fingerprints of it, while their
     `weights_hash` differ.
@@ -48,7 +48,7 @@ def matrix_hash(matrix: Tensor) -> str:
         32 hexadecimal digits.
 
     Raises:
-        ValueError: If it holds no values (meta device).
+        ValueError: If it has no values (meta device).
     """
     if matrix.is_meta:
         raise ValueError("matrix: expected values, got a tensor on the meta device")
@@ -59,7 +59,7 @@ def _digest(name: str, tensor: Tensor) -> bytes:
     if tensor.is_meta:
         raise ValueError(f"named_tensors: expected values, got {name} on the meta device")
     digest = hashlib.blake2b(f"{name}\0{tuple(tensor.shape)}\0".encode(), digest_size=_DIGEST_BYTES)
-    # numpy knows no bfloat16: the bytes are read as integers.
+    # numpy has no bfloat16: the bytes are read as integers.
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     digest.update(flat.view(torch.uint8).numpy().data)
     return digest.digest()
@@ -71,7 +71,7 @@ def texts_hash(texts: Iterable[str]) -> str:
 
 
 def dtype_names(tensors: Iterable[Tensor]) -> str:
-    """Return the names of the tensors' dtypes, each once, in order."""
+    """Return the different names of the tensors' dtypes, in order."""
     return " ".join(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
 
 

@@ -1,4 +1,4 @@
-"""The states of all random number generators, as what a checkpoint can hold and no code."""
+"""The states of all random number generators, as plain types for a checkpoint."""
 
 import random
 from collections.abc import Sequence, ValuesView
@@ -20,10 +20,10 @@ def random_states(devices: Sequence[torch.device] = ()) -> dict[str, Any]:
     """Return the global random states of this process, as tensors, lists and numbers.
 
     Args:
-        devices: Devices whose generators count; the CPU's always does.
+        devices: Devices whose generators are included, beside the CPU.
 
     Returns:
-        What `restore_random_states` takes, and ``torch.load(weights_only=True)`` loads.
+        The states for `restore_random_states`; ``torch.load(weights_only=True)`` loads them.
     """
     version, words, gauss = random.getstate()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
@@ -40,12 +40,12 @@ def random_states(devices: Sequence[torch.device] = ()) -> dict[str, Any]:
 
 
 def restore_random_states(states: dict[str, Any], devices: Sequence[torch.device] = ()) -> None:
-    """Set the global random states of this process to what `random_states` has returned.
+    """Set the global random states of this process to states from `random_states`.
 
     Args:
         states: The states.
-        devices: Devices in the order of those whose states were taken; where their kind is
-            another, their generators stay as they are.
+        devices: Devices, in the order of the saved states; generators of devices of another kind
+            are not changed.
     """
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
@@ -58,13 +58,13 @@ def restore_random_states(states: dict[str, Any], devices: Sequence[torch.device
 
 
 class RunRandomStates:
-    """The random states of a run, in its checkpoints and back: of each process its own."""
+    """The random states of all processes of a run, saved in and restored from checkpoints."""
 
     def __init__(self) -> None:
         self._loaded: list[dict[str, Any]] | None = None
 
     def save(self, trainer: Trainer, checkpoint: dict[str, Any]) -> None:
-        """Put the states of all processes into the checkpoint; all of them call this."""
+        """Put the states of all processes into the checkpoint; all processes call this."""
         if _KEY in checkpoint:
             return
         states: list[Any] = [random_states(_devices(trainer))]
@@ -78,7 +78,7 @@ class RunRandomStates:
         self._loaded = checkpoint.get(_KEY)
 
     def restore(self, trainer: Trainer) -> None:
-        """Set the states that were loaded, and say where that does not make the run the same."""
+        """Set the loaded states; warn if the continued run cannot be the same."""
         if trainer.ckpt_path is None:
             return
         if self._loaded is not None and len(self._loaded) == trainer.world_size:
@@ -92,14 +92,14 @@ class RunRandomStates:
 
 
 class UndisturbedByValidation(Callback):
-    """Gives training the random numbers that it would have without validation."""
+    """Keeps validation from changing the random numbers of training."""
 
     def __init__(self) -> None:
         self._before: dict[str, Any] | None = None
 
     @override
     def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
-        """Take the states before validation, whose data loader may draw before its first hook."""
+        """Save the states before validation: its data loader may draw before its first hook."""
         if validation_follows(trainer):
             self._before = random_states(_devices(trainer))
 
@@ -111,7 +111,7 @@ class UndisturbedByValidation(Callback):
 
 
 def _devices(trainer: Trainer) -> list[torch.device]:
-    """The devices of this process, each once."""
+    """Return the different devices of this process."""
     devices = [parameter.device for parameter in trainer.lightning_module.parameters()]
     return list(dict.fromkeys([trainer.strategy.root_device, *devices]))
 
@@ -121,7 +121,7 @@ def _accelerators(devices: Sequence[torch.device]) -> list[torch.device]:
 
 
 def _unlike_stream(trainer: Trainer) -> str:
-    """Why the batches will be other ones, empty where they are those of a stream that continues."""
+    """Return why the batches will differ, empty if the stream of batches continues."""
     loaders = trainer.train_dataloader
     each = loaders.values() if isinstance(loaders, dict) else loaders
     for loader in each if isinstance(each, list | tuple | ValuesView) else [loaders]:

@@ -1,4 +1,4 @@
-"""The table at the end of a run: what its measuring callbacks measured last, and first."""
+"""The table at the end of a run, with the last and first values of its callbacks."""
 
 import math
 import re
@@ -19,15 +19,15 @@ _WIDTH = re.compile(r"m_0*(\d+)")
 
 @dataclass(frozen=True)
 class Summary:
-    """What a run measured last, beside what it measured first.
+    """The last values of a run, beside the first.
 
     Attributes:
         step: The last measured step, None if nothing was measured.
         columns: Titles of the columns.
         cells: Values by layer and title.
         lines: Sentences that go below the table.
-        values: Every last value by tag.
-        first_step: The first measured step, None if there is no other than the last.
+        values: All last values by tag.
+        first_step: The first measured step, None if it is also the last.
         first_cells: Values of the first step by layer and title.
     """
 
@@ -40,7 +40,7 @@ class Summary:
     first_cells: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def print(self, console: Console | None = None) -> None:
-        """Print the table and the lines; nothing if nothing was measured.
+        """Print the table and the lines, if anything was measured.
 
         Args:
             console: Where to; standard output by default.
@@ -54,7 +54,7 @@ class Summary:
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def write(self, path: str | Path) -> None:
-        """Write everything as JSON, NaN as null; a reader never sees half a file."""
+        """Write the summary as JSON, NaN as null, in one step."""
         content = {
             "step": self.step,
             "columns": self.columns,

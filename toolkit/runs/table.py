@@ -1,4 +1,4 @@
-"""The long table of a run: every measurement as one row of a CSV file that survives a kill."""
+"""The long table of a run: a CSV file with a row for each measurement, safe against kills."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from toolkit.console.output_files import csv_text
 from toolkit.runs.identity import WeightsIdentity
 
 TABLE_NAME = "measurements.csv"
-# The fields of a row that say what came out, not what was asked.
+# The fields of a row that are results, not settings.
 _OUTCOME = ("value", "num_points", "versions")
 
 
@@ -23,14 +23,14 @@ class MeasurementRow(NamedTuple):
     Attributes:
         run: Name of the run that measured it.
         model: Name of the model.
-        revision: Revision of a published checkpoint, empty where there is none.
-        commit: Commit of that revision, empty where there is none.
+        revision: Revision of a published checkpoint, or empty.
+        commit: Commit of that revision, or empty.
         step: Optimiser updates behind the weights.
         metric: First part of the tag.
         quantity: Second part of the tag.
-        layer: Layer, matrix or width; empty for a number that belongs to none.
+        layer: Layer, matrix or width; empty for other numbers.
         value: The number, NaN where it could not be computed.
-        num_points: Rows, texts or widths that entered it, None where that means nothing.
+        num_points: Rows, texts or widths behind the number, None if undefined.
         conditions: Arguments of the measurement, plain types.
         dtype: dtype of the weights.
         weights_hash: Fingerprint of the weights (`toolkit.runs.provenance.weights_hash`).
@@ -59,16 +59,16 @@ class MeasurementRow(NamedTuple):
 
 
 class MeasurementTable:
-    """A CSV file of `MeasurementRow` that is only ever appended to, or cut back to a step.
+    """A CSV file of `MeasurementRow`; rows are appended, or cut back to a step.
 
-    Opening it drops a last line that a kill left unfinished. The file is created by the first
-    `append`, and opened anew by each, so that several writers of one process can share it.
+    Opening the table drops an unfinished last line after a kill. The first `append` creates the
+    file. Each `append` opens it again, so that several writers of a process can share it.
 
     Args:
-        path: The file; its folder is created when needed.
+        path: The file; its folder is created if needed.
 
     Raises:
-        ValueError: If the file holds something else.
+        ValueError: If the file is no such table.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -79,7 +79,7 @@ class MeasurementTable:
             os.truncate(self.path, len(complete))
 
     def append(self, rows: Iterable[MeasurementRow]) -> None:
-        """Write ``rows`` in one piece and wait until they are on disk."""
+        """Write ``rows`` in one write, and wait until they are on disk."""
         rows = list(rows)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self.path), self.path.open("ab", buffering=0) as file:
@@ -95,7 +95,7 @@ class MeasurementTable:
                 raise
 
     def drop_after(self, step: int) -> int:
-        """Remove the rows of later steps, all or none of them even when killed on the way.
+        """Remove the rows of later steps in one step.
 
         Returns:
             The number of rows removed.
@@ -103,9 +103,9 @@ class MeasurementTable:
         return self.keep(lambda row: row.step <= step)
 
     def keep(self, is_kept: Callable[[MeasurementRow], bool]) -> int:
-        """Remove all other rows, all or none of them even when killed on the way.
+        """Remove all other rows in one step.
 
-        What two processes have measured twice stays once.
+        Duplicated rows are kept once.
 
         Returns:
             The number of rows removed.
@@ -123,7 +123,7 @@ class MeasurementTable:
         return read_measurements(self.path) if self.path.exists() else []
 
     def holds(self, row: MeasurementRow) -> bool:
-        """Whether the same weights have been measured at the same step in the same way."""
+        """Return whether the table has the same measurement of the same weights and step."""
         identity = _identity(row)
         return any(_identity(other) == identity for other in self.rows())
 
@@ -131,7 +131,7 @@ class MeasurementTable:
 def read_measurements(path: str | Path) -> list[MeasurementRow]:
     """Return the rows of a table with their types; an unfinished last line is left out.
 
-    What has been measured twice in the same way, as by two processes at once, is returned once.
+    Duplicated rows, as two processes may write them, are returned once.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -143,7 +143,7 @@ def read_measurements(path: str | Path) -> list[MeasurementRow]:
 
 
 def _single(records: Iterable[list[str]]) -> list[list[str]]:
-    """Return the first of all records that differ at most in what came out."""
+    """Return the first of the records that differ only in their results."""
     first: dict[tuple[str, ...], list[str]] = {}
     for record in records:
         asked = tuple(
@@ -156,7 +156,7 @@ def _single(records: Iterable[list[str]]) -> list[list[str]]:
 
 
 def _identity(row: MeasurementRow) -> tuple[Any, ...]:
-    # The file's own form: read back, a tuple is a list and NaN is unequal to itself.
+    # The form in the file, because a tuple is read back as a list, and NaN differs from NaN.
     return row.run, row.step, row.metric, _to_json(row.conditions), row.weights_hash
 
 
@@ -170,7 +170,7 @@ def _complete_lines(path: Path) -> bytes:
 
 
 def _check_header(path: Path, complete: bytes) -> None:
-    # Every writer of a run opens the table, which grows long: the first line is enough.
+    # Many writers open a long table, so only the first line is checked.
     header = _records(complete[: complete.find(b"\n") + 1])
     if header and header[0] != list(MeasurementRow._fields):
         raise ValueError(

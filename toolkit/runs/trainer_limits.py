@@ -1,4 +1,4 @@
-"""Values of the Trainer's options that Lightning takes, and that make no run."""
+"""Limits of the Trainer's options that Lightning does not check."""
 
 import os
 import re
@@ -12,12 +12,12 @@ from toolkit.functional._checks import at_most
 
 _DURATION = re.compile(r"\d+:\d\d:\d\d:\d\d")
 _LARGEST_SEED = 2**32 - 1
-# More than that are processes that wait for each other.
+# More processes would only wait for each other.
 _PROCESSES_PER_PROCESSOR = 8
 
 
 class _Least(NamedTuple):
-    """The least value of an option, or the limit that it has to exceed."""
+    """The smallest value of an option, or the bound that it must exceed."""
 
     value: int
     excluded: bool = False
@@ -56,20 +56,19 @@ _BATCHES = {
 
 
 def check_options(config: Mapping[str, Any], command: str = "fit") -> None:
-    """Refuse options that Lightning would divide by, or take for another number.
+    """Refuse values that Lightning would divide by or misread.
 
     Args:
         config: The Trainer's arguments by name.
-        command: ``fit``, ``validate``, ``test`` or ``predict``, for which no batches at all would
-            be no result.
+        command: ``fit``, ``validate``, ``test`` or ``predict``; each needs at least one batch.
 
     Raises:
-        ValueError: If one is out of range, or the machine has no such accelerator.
+        ValueError: If a value is out of range, or the machine lacks the accelerator.
     """
     needed = {_BATCHES[command]: _Least(0, excluded=True)}
     for name, least in {**_LEAST, **needed}.items():
         value = config.get(name)
-        # A text is a duration, or wrong.
+        # A text is a duration or an error.
         if isinstance(value, int | float) and not least.allows(value):
             raise ValueError(f"trainer.{name}: expected {least}, got {value}")
     duration = config.get("max_time")
@@ -82,11 +81,11 @@ def check_accelerator(name: object, option: str) -> None:
     """Refuse an accelerator that Lightning knows and this machine lacks.
 
     Args:
-        name: Its name, or anything else that Lightning takes.
+        name: Its name, or another value that Lightning accepts.
         option: Name of the option.
 
     Raises:
-        ValueError: If there is none.
+        ValueError: If the machine lacks it.
     """
     known = AcceleratorRegistry.available_accelerators()
     if not isinstance(name, str) or name not in {*known, "gpu"}:
@@ -102,10 +101,10 @@ def check_accelerator(name: object, option: str) -> None:
 
 
 def check_processes(trainer: L.Trainer) -> None:
-    """Refuse so many processes on the CPU that starting them would stop the machine.
+    """Refuse numbers of CPU processes that would overload the machine.
 
     Raises:
-        ValueError: If there are more than eight to a processor.
+        ValueError: If there are more than eight processes for each core.
     """
     most = _PROCESSES_PER_PROCESSOR * (os.cpu_count() or 1)
     if trainer.strategy.root_device.type == "cpu":
@@ -114,7 +113,7 @@ def check_processes(trainer: L.Trainer) -> None:
 
 
 def check_seed(seed: int | bool | None) -> None:  # noqa: FBT001 - as Lightning has it
-    """Refuse what is no seed of numpy.
+    """Refuse a value that is no seed of numpy.
 
     Raises:
         ValueError: If it is negative or has more than 32 bits.

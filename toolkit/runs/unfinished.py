@@ -1,4 +1,4 @@
-"""What is whole of a checkpoint whose measurement a kill has ended: each callback's rows."""
+"""The finished callbacks of a checkpoint that a kill has interrupted."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ _NAME = "unfinished.json"
 
 
 class Unfinished:
-    """The callbacks that have written all their rows about the checkpoint under way.
+    """The callbacks that have written all their rows about the current checkpoint.
 
-    A table alone does not tell: a kill may leave a part of a callback's rows. The file goes once
-    the checkpoint is whole.
+    The table does not show this: a kill may leave a part of a callback's rows. The file is removed
+    when the checkpoint is complete.
 
     Args:
         folder: The run's folder.
@@ -39,10 +39,10 @@ class Unfinished:
         write_atomically(self._path, json.dumps(content).encode())
 
     def resume(self, rows: Sequence[MeasurementRow]) -> dict[str, list[MeasurementRow]]:
-        """Return the rows of each callback that is done with a checkpoint, by prefix.
+        """Return the rows of each finished callback of a checkpoint, by prefix.
 
         Args:
-            rows: What the table holds about the checkpoint, in its order.
+            rows: The rows of the checkpoint in the table, in their order.
         """
         content, start = self._read(), 0
         self.rows = {}
@@ -55,7 +55,7 @@ class Unfinished:
         return self.rows
 
     def clear(self) -> None:
-        """Forget the checkpoint: it is whole, or measured anew."""
+        """Forget the checkpoint: it is complete, or will be measured again."""
         self.rows = {}
         self._path.unlink(missing_ok=True)
 
