@@ -175,7 +175,7 @@ def test_help_shows_options_with_type_default_and_meaning() -> None:
     text = " ".join(output.getvalue().split())
     assert "float | list[float], default: 0.1)" in text
     assert "Penalty of the probe, or several to choose from" in text
-    assert "Which rows of the embedding matrices count" in text
+    assert "The measured rows of the embedding matrices" in text
     assert "An integer n for every n steps" in text
 
 

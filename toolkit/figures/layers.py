@@ -34,8 +34,8 @@ def layer_step_heat_map(
         label: Name of the quantity.
         marked: Steps with the weights of an earlier step; their numbers get an asterisk.
         partly_marked: Steps with an embedding matrix of an earlier step; their numbers get a plus.
-        complete: Whether all layers are drawn: the layer before ``final``, which the paper does not
-            have, then gets an asterisk.
+        complete: Whether all layers have values. The layer before ``final``, which the paper does
+            not have, then gets an asterisk.
     """
     steps = sorted(values)
     layers = in_layer_order({name for row in values.values() for name in row})
@@ -117,7 +117,7 @@ def one_against_another(x: Values, y: Values, *, xlabel: str, ylabel: str) -> "F
 
     Args:
         x: Value by layer, by model.
-        y: Second quantity by layer, by model; layers without both quantities are left out.
+        y: Second quantity by layer, by model; layers that lack one of the two are left out.
         xlabel: Name of the first quantity.
         ylabel: Name of the second quantity.
     """
