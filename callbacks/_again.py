@@ -52,7 +52,7 @@ def write_again(
         trainer: The running trainer.
         pl_module: Its model.
         shared: Results that the callbacks of a step share: each folder is read once.
-        has_figures: Whether the callback draws figures at all.
+        has_figures: Whether the callback draws figures.
     """
     history = callback.history
 
@@ -77,7 +77,7 @@ def write_again(
 
 
 def write_scalars_again(logger: TensorBoardLogger, history: History, present: BoardPoints) -> None:
-    """Log the values of the history that TensorBoard does not show.
+    """Log the values of the history that are missing in TensorBoard.
 
     Args:
         logger: The run's logger.

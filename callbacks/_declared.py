@@ -43,7 +43,7 @@ def complete(
 
 
 def _constructor(cls: type[MeasurementCallback], declaration: Measure[Any]) -> Any:  # noqa: ANN401
-    """Return an ``__init__`` that takes the measure's options beside the arguments of the bases."""
+    """Return an ``__init__`` with the measure's options and the arguments of the bases."""
     names = declaration.option_names
     parameters = [*_keywords(declaration.options), *_inherited(cls)]
     known = {each.name for each in parameters}

@@ -1,4 +1,4 @@
-"""Objects that a run holds and callbacks ask for: its tokenizer, the toy model."""
+"""Access of callbacks to objects of the run: its tokenizer and the toy model."""
 
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ def held_tokenizer(
 ) -> "PreTrainedTokenizerBase | None":
     """Return the ``tokenizer`` of the LightningModule or of its data module, or None."""
     holders = (pl_module, getattr(trainer, "datamodule", None))
-    found = (getattr(holder, "tokenizer", None) for holder in holders)
-    return next((tokenizer for tokenizer in found if tokenizer is not None), None)
+    tokenizers = (getattr(holder, "tokenizer", None) for holder in holders)
+    return next((tokenizer for tokenizer in tokenizers if tokenizer is not None), None)
 
 
 def toy_model(pl_module: L.LightningModule, *, wanted_by: object) -> SuperpositionAutoencoder:

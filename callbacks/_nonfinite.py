@@ -1,4 +1,4 @@
-"""Sentences about values that were not finite."""
+"""Warnings about values that are not finite."""
 
 from collections.abc import Mapping
 
@@ -13,13 +13,13 @@ _SHOWN = 4
 
 
 def nonfinite_sentence(values: Mapping[str, float], tag: str) -> str:
-    """Return how many values were not finite and in which layers, empty if all were finite.
+    """Return a sentence with the number of non-finite values and their layers; empty without any.
 
     Args:
         values: Measured values by tag.
         tag: Tag of the counts, without a layer.
     """
-    # Some measurements count without a layer.
+    # Some measurements have a single count for all layers.
     counts = {"": values.get(tag, 0.0), **values_by_layer(values, tag)}
     counts = {layer: count for layer, count in counts.items() if count > 0}
     return _counted(counts) if counts else ""

@@ -32,7 +32,7 @@ class Recorder:
         self._is_walk = is_walk(trainer.loggers)
         loggers = [logger for logger in trainer.loggers if isinstance(logger, ModelLogger)]
         self._unfinished = loggers[0].unfinished if loggers else None
-        # A collective: each rank's logger may count another version.
+        # All ranks take part: the logger of each rank may count a different version.
         folder = trainer.strategy.broadcast(_table_folder(trainer.loggers))
         self._run = "/".join(folder.parts[-2:]) if folder else ""
         self._path = folder / TABLE_NAME if folder else None

@@ -1,4 +1,4 @@
-"""The beginning of a training in its folder: new, or continued from a checkpoint."""
+"""Start of a training in its folder, as a new run or from a checkpoint."""
 
 import lightning as L
 
@@ -31,7 +31,7 @@ class Resumption:
             recorder.check_unused()
 
     def is_first_batch(self, trainer: L.Trainer) -> bool:
-        """Return whether this is rank zero's first batch of a continued run, true once."""
+        """Return True once: on rank zero, at the first batch of a continued run."""
         # The points after a killed run's checkpoint are removed before the first batch.
         is_first, self._is_continued = self._is_continued, False
         return is_first and trainer.is_global_zero

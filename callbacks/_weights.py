@@ -23,7 +23,7 @@ class WeightsOrigin:
         self._step: int | None = None
 
     def forget(self) -> None:
-        """Start a run: no checkpoint is loaded yet."""
+        """Forget the loaded checkpoint, because a new run starts."""
         self._step = None
 
     def remember(self, checkpoint: dict[str, Any]) -> None:

@@ -51,9 +51,9 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     Args:
         schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
             0, 1, 2, 4, ..., 512, 1000, 2000, ...
-        on_error: ``warn`` turns a failed measurement into one warning and one missing point,
-            ``raise`` lets it end the run; by default warn in ``fit``, but for a full disk, and
-            raise elsewhere.
+        on_error: ``warn``: a failed measurement gives a warning and a missing point; ``raise``:
+            it ends the run. The default is ``raise`` for a full disk and outside of ``fit``, and
+            ``warn`` for all other failures in ``fit``.
 
     Attributes:
         metric: Name of the measurement, first part of the tags.
@@ -122,7 +122,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         """Raise a ValueError, before the first step, if this run cannot be measured."""
 
     def arguments(self) -> dict[str, Any]:
-        """Return the measurement's own constructor arguments, plain types, for its state key."""
+        """Return the subclass's constructor arguments as plain types, for its state key."""
         return {}
 
     def conditions(self, moment: Moment) -> dict[str, Any]:
@@ -134,11 +134,11 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
         return pl_module.named_parameters()
 
     def headline_lines(self) -> list[str]:
-        """Return sentences for the end of a run, from the end of `history`."""
+        """Return sentences about the last measurement, for the end of a run."""
         return []
 
     def nonfinite_lines(self) -> list[str]:
-        """Return a sentence about values that were not finite, from the end of `history`."""
+        """Return a sentence about non-finite values in the last measurement, in a list."""
         sentence = nonfinite_sentence(self.latest, self.tag("num_nonfinite"))
         return [f"{self.prefix}: {sentence}"] if sentence else []
 
@@ -149,7 +149,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
 
     @property
     def latest(self) -> dict[str, float]:
-        """Last entry of `history`, values by tag; empty before the first or after a failed one."""
+        """Last values by tag; empty before the first measurement and after a failed one."""
         return self.history[max(self.history)] if self.history else {}
 
     @property
@@ -160,7 +160,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
     @cached_property
     @override
     def state_key(self) -> str:
-        # Lightning asks for it at every hook of every batch.
+        # Lightning reads the state key at every hook of every batch.
         return state_key_of(self, schedule=self.schedule, **self.arguments())
 
     @override
@@ -169,7 +169,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
 
     @override
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        # Validating an older checkpoint after a fit must not shorten what the fit measured.
+        # The validation of an older checkpoint after a fit must not shorten the fit's history.
         if self._fitting:
             self.history = dict(state_dict["history"])
 
@@ -283,7 +283,7 @@ class MeasurementCallback(Callback, WarnsOfNonfinite, ABC):
                 with interruption.deferred():
                     self._publish(moment, points)
         except Exception as error:
-            # A point that is not written is lost, unless the run ends here and is continued.
+            # An unwritten point is lost, unless the run ends here and is continued later.
             if self._raises or (self.on_error is None and is_disk_full(error)):
                 raise
             if self._fitting:

@@ -37,13 +37,13 @@ class CheckpointSchedule(RunCheckpoint):
         schedule: An integer n for every n steps, a list of steps, or ``"log"`` for
             0, 1, 2, 4, ..., 512, 1000, 2000, ...
         dirpath: Folder; by default ``checkpoints`` in the run's version folder.
-        save_hf: Whether to write the folders, too; that takes a Hugging Face language model
-            somewhere in the LightningModule.
+        save_hf: Whether to write the folders, too; they require a Hugging Face language model
+            in the LightningModule.
 
     Raises:
-        ValueError: If ``schedule`` is none of these or, before the first step, there is no such
-            model, its weights are sharded or partly those of an adapter, or the folder holds
-            another run's checkpoints.
+        ValueError: If ``schedule`` has another value. Before the first step: if the module holds
+            no Hugging Face language model, if the weights are sharded or include an adapter, or
+            if the folder holds another run's checkpoints.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CheckpointSchedule(RunCheckpoint):
         self._due = DueSteps(schedule)
         optional(valid_text, "dirpath", dirpath)
         flag("save_hf", save_hf)
-        # Lightning's own choice of checkpoints is off: the hooks below save.
+        # Lightning's own schedule of checkpoints is off: the hooks below save.
         super().__init__(dirpath=dirpath, save_last=False, save_top_k=0)
         self.schedule = schedule
         self.save_hf = save_hf

@@ -1,4 +1,4 @@
-"""How far the rows of the embedding matrices are from orthogonal."""
+"""Deviation of the embedding matrices' rows from orthogonality."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

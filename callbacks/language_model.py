@@ -39,7 +39,8 @@ class LanguageModelCallback(MeasurementCallback):
             rows. Without a tokenizer all rows are measured.
         tokenizer: Name or folder of a tokenizer, by default the ``tokenizer`` of the
             LightningModule or of its data.
-        attribute: Where the LightningModule holds the language model, needed if it holds several.
+        attribute: Attribute of the LightningModule that holds the language model, required if the
+            module holds several.
         paths: Module paths of an unknown family
             (`toolkit.lm.architecture.families.language_model_parts`).
         **options: Arguments of `MeasurementCallback`.
@@ -114,7 +115,7 @@ class LanguageModelCallback(MeasurementCallback):
 
     @override
     def hashed_tensors(self, pl_module: L.LightningModule) -> Iterable[tuple[str, Tensor]]:
-        # Hashing a whole model would cost more than measuring.
+        # The hash of a whole model would take longer than the measurement.
         from toolkit.lm.architecture.families import language_model_parts  # noqa: PLC0415
         from toolkit.lm.architecture.parts import embedding_matrix  # noqa: PLC0415
         from toolkit.lm.architecture.search import find_language_model  # noqa: PLC0415
@@ -146,7 +147,7 @@ class LanguageModelCallback(MeasurementCallback):
         _ = subject.matrices
 
     def subject(self, moment: Moment) -> "Subject":
-        """Return model and texts, the same ones for all callbacks with equal settings."""
+        """Return model and texts; callbacks with equal settings share the same object."""
         key = ("subject", repr(self._subject_key()))
         if key not in moment.shared:
             moment.shared[key] = self._new_subject(moment.trainer, moment.pl_module)
@@ -208,9 +209,9 @@ class TextCallback(LanguageModelCallback):
     All callbacks with the same texts share one forward pass of each text.
 
     Args:
-        texts: The texts and how each becomes one vector, by default AG News.
-        layers: Names of the layers, ``layer_00`` (what enters the first block), ``layer_01`` to
-            ``layer_L`` (after each block), ``final`` (what the unembedding multiplies); all by
+        texts: The texts and the pooling of each text into one vector; AG News by default.
+        layers: Names of the layers: ``layer_00`` (input of the first block), ``layer_01`` to
+            ``layer_L`` (output of each block), ``final`` (input of the unembedding); all by
             default.
         **options: Arguments of `LanguageModelCallback` and `MeasurementCallback`.
 

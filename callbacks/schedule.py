@@ -54,15 +54,15 @@ class Schedule:
         return step & (step - 1) == 0 if step < 1000 else step % 1000 == 0
 
     def within(self, after: int, step: int) -> bool:
-        """Return whether one of the steps beyond ``after``, up to ``step``, is in the schedule.
+        """Return whether the schedule holds a step above ``after`` and up to ``step``.
 
-        A batch that steps several optimisers counts more than one step.
+        A batch counts a step for each optimiser that it updates.
         """
         return any(between in self for between in range(after + 1, step + 1))
 
 
 class DueSteps:
-    """The scheduled steps of a running training, and its last one.
+    """The scheduled steps and the last step of a running training.
 
     Args:
         schedule: See `Schedule`.

@@ -29,7 +29,7 @@ class NamedConfigFile(ActionConfigFile):
 
 
 def _check_content(parser: RunParser, path: Path) -> None:
-    """Check that the file is for this command, and that it has no unknown key."""
+    """Check that the file is a configuration of this command without unknown keys."""
     try:
         content = yaml_text.load(path.read_text(encoding="utf-8"))
     except yaml_text.YAMLError:

@@ -7,7 +7,7 @@ class WeightsIdentity(NamedTuple):
     """The model and the step of weights.
 
     Attributes:
-        name: Name of the model: on the Hub, a folder, or the class of a model in training.
+        name: Name of the model: its name on the Hub, its folder, or its class during training.
         revision: Revision on the Hub, empty elsewhere.
         commit: Commit of that revision, empty elsewhere.
         step: Optimiser updates behind the weights, 0 if unknown.

@@ -40,7 +40,7 @@ class Measuring(Protocol):
         """Set the prefix so that it differs from those of the run's earlier callbacks."""
 
     def headline_lines(self) -> list[str]:
-        """Return sentences for the end of a run, from the end of `history`."""
+        """Return sentences about the last measurement, for the end of a run."""
 
     def nonfinite_lines(self) -> list[str]:
-        """Return sentences about values that were not finite, from the end of `history`."""
+        """Return sentences about non-finite values in the last measurement."""

@@ -16,7 +16,7 @@ _DIGEST_BYTES = 4
 
 
 class ModelLogger(TensorBoardLogger):
-    """Writes a model's points into its own folder below the run's, as one run of TensorBoard.
+    """Writes a model's points into a subfolder of the run, which TensorBoard shows as a run.
 
     Args:
         table_folder: The run's folder, with the table that all its models share.

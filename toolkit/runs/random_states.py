@@ -74,7 +74,7 @@ class RunRandomStates:
         checkpoint[_KEY] = states
 
     def load(self, checkpoint: dict[str, Any]) -> None:
-        """Take the states out of a checkpoint, for `restore`."""
+        """Read the states from a checkpoint, for `restore`."""
         self._loaded = checkpoint.get(_KEY)
 
     def restore(self, trainer: Trainer) -> None:

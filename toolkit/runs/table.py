@@ -146,12 +146,12 @@ def _single(records: Iterable[list[str]]) -> list[list[str]]:
     """Return the first of the records that differ only in their results."""
     first: dict[tuple[str, ...], list[str]] = {}
     for record in records:
-        asked = tuple(
+        measurement = tuple(
             field
             for name, field in zip(MeasurementRow._fields, record, strict=True)
             if name not in _OUTCOME
         )
-        first.setdefault(asked, record)
+        first.setdefault(measurement, record)
     return list(first.values())
 
 

@@ -90,12 +90,12 @@ def check_accelerator(name: object, option: str) -> None:
     known = AcceleratorRegistry.available_accelerators()
     if not isinstance(name, str) or name not in {*known, "gpu"}:
         return
-    here = [one for one in known if AcceleratorRegistry[one]["accelerator"].is_available()]
-    if {"cuda", "mps"} & set(here):
-        here.append("gpu")
-    if name not in here:
+    available = [key for key in known if AcceleratorRegistry[key]["accelerator"].is_available()]
+    if {"cuda", "mps"} & set(available):
+        available.append("gpu")
+    if name not in available:
         raise ValueError(
-            f"{option}: expected one that this machine has ({', '.join(here)}), got "
+            f"{option}: expected one that this machine has ({', '.join(available)}), got "
             f"{name!r}; auto takes the best"
         )
 

@@ -28,7 +28,7 @@ class Unfinished:
         self.rows: dict[str, list[MeasurementRow]] = {}
 
     def note(self, prefix: str, rows: Sequence[MeasurementRow]) -> None:
-        """Note that the table holds all rows of the callback with this prefix."""
+        """Record that the table holds all rows of the callback with this prefix."""
         if not rows:
             return
         key = _key(rows[0], self._texts_hash())
