@@ -1,4 +1,4 @@
-"""Checks of what callers pass: one-line errors that begin with the argument's name.
+"""Checks of arguments: one-line errors that begin with the argument's name.
 
 Each returns the value that it has checked. A number is a plain one or one of numpy's, never a
 bool; what is no tensor or generator is a TypeError, everything else a ValueError.
@@ -23,12 +23,12 @@ _LAST_SEED = 2**64 - 1
 LARGEST_INTEGER = 2**53 - 1
 # The error of a mean falls with the root of the number of draws: a larger number is a slip.
 MOST_DRAWS = 1_000_000
-# Where the system does not tell how much memory it has: more than any machine's.
+# For systems that do not report their memory: more than any machine has.
 _LARGEST_MEMORY = 2**46
 
 
 def finite_float(name: str, tensor: object, *, dims: tuple[int, ...] = (2,)) -> Tensor:
-    """Return ``tensor`` detached as float32 or float64, or say in one line what is wrong with it.
+    """Return ``tensor`` detached as float32 or float64, or raise a one-line error with the fault.
 
     Args:
         name: The public argument's name, used in the message.
@@ -224,7 +224,7 @@ def integers_at_least(name: str, values: object, minimum: int) -> list[int]:
 
 
 def as_float(value: object) -> float:
-    """Return a plain or numpy number as a float, NaN for everything else and for too large ones."""
+    """Return a plain or numpy number as a float, NaN for too large numbers and for other types."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
@@ -359,12 +359,12 @@ def optional(check: Callable[[str, Any], object], name: str, value: Value) -> Va
 def source_of_draws(
     generator: object, *, device: torch.device | str = "cpu", anywhere: bool = False
 ) -> torch.Generator:
-    """Return ``generator``, or for None a fresh one with seed 0.
+    """Return ``generator``, or for None a new generator with seed 0.
 
     Args:
         generator: The public argument of that name.
-        device: Where a fresh one draws.
-        anywhere: Whether the given one may draw on another kind of device.
+        device: Device of a new generator.
+        anywhere: Whether the given generator may draw on another kind of device.
 
     Raises:
         TypeError: If ``generator`` is no generator.

@@ -25,7 +25,7 @@ class AlphaReQResult(NamedTuple):
         alpha: Decay exponent; NaN where it could not be fitted.
         r2: Share of the variance of log lambda explained; NaN if not fitted.
         num_points: Number of eigenvalues inside the fit range and the rank.
-        reason: Why alpha is NaN, else empty.
+        reason: The reason for a NaN alpha; empty for a number.
     """
 
     alpha: float
@@ -42,7 +42,7 @@ class Eigenvalues(NamedTuple):
 
 
 def layer_spectrum(rows: Float[Tensor, "n d"], *, centered: bool) -> Eigenvalues:
-    """Eigenvalues of one layer's covariance; 0 where rounding hides them."""
+    """Eigenvalues of one layer's covariance; 0 where they are below the rounding error."""
     points = rows.double()
     exponent = excess_exponent(points, torch.float64)
     points = times_power(points, -exponent)

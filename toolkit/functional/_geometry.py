@@ -1,4 +1,4 @@
-"""Points whose pairs are ranked in full space once, and fast rank correlations with those ranks."""
+"""Points with pairs ranked once in full space, and fast rank correlations with these ranks."""
 
 import math
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class Geometry:
 
     @cached_property
     def fine_coordinates(self) -> Tensor:
-        """``coordinates`` in float64, for similarities that float32 cannot tell apart."""
+        """``coordinates`` in float64, for similarities that float32 cannot distinguish."""
         if self.coordinates.shape[1] == self.units.shape[1]:
             return self.units
         triangle: Tensor = torch.linalg.qr(self.units.mT, mode="r").R.mT
@@ -84,7 +84,7 @@ class Geometry:
 
 
 class Readout(NamedTuple):
-    """Comparison of full space with the readout subspace; ``reason`` says why rho means nothing."""
+    """Comparison of full space with the readout subspace; ``reason`` explains an undefined rho."""
 
     rho: float
     variance_share: float
@@ -175,7 +175,7 @@ def compare_readout(
 
 
 def _in_float64(geometry: Geometry, view: View) -> tuple[float, float]:
-    """Products of the centred ranks with those in full space, and with themselves."""
+    """Products of the centred ranks with the full-space ranks, and with themselves."""
     partners = geometry.positions if geometry.ranks is None else geometry.ranks
     ranks = pair_ranks(view(torch.float64), geometry.pairs)
     return float(torch.dot(ranks, partners)), float(torch.dot(ranks, ranks))

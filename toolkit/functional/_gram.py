@@ -52,7 +52,7 @@ def penalty_and_gradient(
     if sums.largest and not _SAFE_TOTALS[0] < sums.total < _SAFE_TOTALS[1]:
         scale = max(sums.largest, tiny)
         sums = _power_sums(units, exponent, scale)
-    if sums.total <= 0:  # as orthogonal as the dtype can tell
+    if sums.total <= 0:  # orthogonal up to the rounding of the dtype
         return units.new_zeros(()), units.new_tensor(sums.largest), torch.zeros_like(units)
     # Moving a vector along itself changes no cosine.
     gradient = sums.product.addcmul_(sums.radial, units, value=-1)
@@ -111,7 +111,7 @@ def _signed_power_(
 
 @full_precision
 def largest_cosine(units: Float[Tensor, "k d"], *, stop_at: float = math.inf) -> float:
-    """Largest |cosine|, or the first one found that is not below ``stop_at``."""
+    """Largest |cosine|, or the first value that reaches ``stop_at``."""
     largest = 0.0
     for *_, tile in _tiles(units, 1.0):
         low, high = torch.aminmax(tile)

@@ -33,7 +33,7 @@ def train_classes(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
 
     Raises:
         TypeError: If ``labels`` is no tensor.
-        ValueError: As in `integer_labels`, or if there is one class or a gap.
+        ValueError: As in `integer_labels`, or if there is a single class or a gap.
     """
     classes = integer_labels(labels, rows)
     found = sorted(set(classes.tolist()))

@@ -70,13 +70,13 @@ def top_eigenpairs(
 def _top_eigenpairs(matrix: np.ndarray, num: int) -> tuple[np.ndarray, np.ndarray]:
     """Largest eigenvalues, ascending, and eigenvectors; only the lower triangle is read."""
     size = len(matrix)
-    # An iteration from one vector cannot find several eigenvectors of one eigenvalue.
+    # An iteration from a single vector cannot find several eigenvectors of an eigenvalue.
     if num == 1 and size >= LANCZOS_SIZE and np.trace(matrix) > 0:
         product = LinearOperator(
             matrix.shape, lambda vector: dsymv(1.0, matrix.T, vector), dtype=matrix.dtype
         )
         start = np.random.default_rng(0).standard_normal(size)
-        # To working precision, or else by the decomposition below.
+        # Accept only full working precision; otherwise use the decomposition below.
         with contextlib.suppress(ArpackError):
             values, vectors = eigsh(product, 1, which="LA", v0=start, maxiter=LANCZOS_RESTARTS)
             return values, vectors

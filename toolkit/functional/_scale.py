@@ -46,7 +46,7 @@ def balanced(values: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 
 def row_norms(rows: Real[Tensor, "n d"]) -> Float64[Tensor, " n"]:
-    """Norms in float64: float32 ones err all in the same direction, which no average removes.
+    """Norms in float64: float32 norms have a common bias, which no average removes.
 
     Infinite only where the norm itself is beyond float64, 0 only for a row of zeros.
     """

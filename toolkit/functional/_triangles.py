@@ -1,4 +1,4 @@
-"""Matrix products of which only one triangle is computed."""
+"""Symmetric matrix products, computed for a single triangle only."""
 
 from typing import Any
 

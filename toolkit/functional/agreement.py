@@ -1,4 +1,4 @@
-"""Do two models place the same texts alike, in full space, readout subspaces or random ones?"""
+"""Agreement of two models' text distances in full space, readout and random subspaces."""
 
 from functools import partial
 from typing import NamedTuple
@@ -76,12 +76,12 @@ def pairwise_agreement(
 
     Args:
         hidden_a: Hidden states of the first model, shape (N, d_a), N >= 3.
-        hidden_b: Those of the second model over the same texts, shape (N, d_b).
+        hidden_b: States of the second model over the same texts, shape (N, d_b).
         basis_a: Orthonormal readout basis of the first model, shape (d_a, k_a).
         basis_b: That of the second model, shape (d_b, k_b).
         num_random: Number of pairs of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove, below min(N, d_a, d_b).
-        generator: Source of the random subspaces; None: a fresh one with seed 0.
+        generator: Source of the random subspaces; None: a new generator with seed 0.
 
     Raises:
         TypeError: If an argument is no tensor.

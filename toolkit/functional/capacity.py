@@ -227,7 +227,7 @@ def deviations(
 
 
 def _constants(law: str, given: dict[str, float]) -> dict[str, float]:
-    """Published constants of the law, with the given ones in their place."""
+    """Published constants of the law, replaced by the given constants."""
     one_of("law", law, *get_args(Law))
     published = PUBLISHED[law]
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""Cosine similarities pair by pair, in blocks, for results that no sum over rows gives."""
+"""Cosine similarities of pairs, in blocks, for results that need every single pair."""
 
 import math
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ def mean_abs_cosine(
     Args:
         vectors: Real matrix of shape (V, d). Rows of norm 0 are left out and counted.
         num_sampled: Rows to draw without replacement; None visits all pairs, O(V^2 d).
-        generator: Source of the draw, on the CPU. None stands for one with seed 0.
+        generator: Source of the draw, on the CPU. None: a new generator with seed 0.
         chunk_size: Rows on each side of a block.
 
     Raises:

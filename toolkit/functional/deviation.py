@@ -1,4 +1,4 @@
-"""Embedding deviation: how far a matrix's rows are from orthogonal."""
+"""Embedding deviation: the distance of a matrix's rows from orthogonality."""
 
 import math
 from functools import reduce

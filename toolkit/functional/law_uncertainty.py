@@ -1,4 +1,4 @@
-"""How far a capacity can be trusted: intervals from a law's constants and epsilon's own error."""
+"""Intervals of a capacity, from the errors of the law's constants and of epsilon."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping

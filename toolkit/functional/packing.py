@@ -115,7 +115,7 @@ def random_max_abs_cosine(
         num_vectors: Number of vectors k, at least 2.
         dim: Dimension d.
         num_draws: Number of draws T, 1 to 1,000,000.
-        generator: Source of the draws and their device. None stands for one with seed 0.
+        generator: Source of the draws and their device. None: a new generator with seed 0.
 
     Raises:
         ValueError: If ``num_vectors`` is below 2, ``dim`` is below 1, or ``num_draws`` is out of
@@ -142,7 +142,7 @@ def random_max_abs_cosine(
 def published_exponent(num_vectors: int, dim: int) -> int:
     """Exponent p = min(int(q / ln d), 20) of the public code of arXiv 2606.02765.
 
-    q is 40 for k <= 4000, else 50 for d >= 3072, else 60.
+    q is 40 for k <= 4000. For larger k, q is 50 for d >= 3072 and 60 for smaller d.
 
     Args:
         num_vectors: Number of vectors k.

@@ -1,4 +1,4 @@
-"""Subspace PGA: does a readout subspace carry a layer's geometry better than chance?"""
+"""Subspace PGA: rank correlation of a layer's geometry with its readout subspace."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ class SubspacePGAResult(NamedTuple):
     (R,) for R removals, (L,) for L layers, (L, R) for both. ``reason`` is nested in the same way.
 
     Attributes:
-        z: (rho - null_mean) / null_std; NaN where ``reason`` says why.
+        z: (rho - null_mean) / null_std; NaN where ``reason`` is not empty.
         rho: Spearman correlation of the pairwise cosine distances, full space against subspace.
         null_mean: Mean of the null sample.
         null_std: Its sample standard deviation (n - 1).
@@ -102,7 +102,7 @@ def subspace_pga(
         num_null: Number of random subspaces, 2 to 1,000,000.
         remove: Number of principal components to remove (the r of CCR-r), or several of them,
             each below min(N, d).
-        generator: Source of the random subspaces; None: a fresh one with seed 0. All layers and
+        generator: Source of the random subspaces; None: a new generator with seed 0. All layers and
             removals meet the same subspaces, and get what they would get alone.
         exact: False takes similarities for tied that agree to 2^-18 of their range. Faster the
             more points there are; moves rho by about 1e-8, up to 1e-5 below a hundred points.

@@ -1,4 +1,4 @@
-"""Linear probes: how much of a label a layer's features give away to a linear classifier."""
+"""Linear probes: accuracy of a linear classifier of labels on a layer's features."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

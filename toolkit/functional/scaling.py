@@ -67,7 +67,7 @@ def fit_power_law(x: Tensor, y: Tensor) -> PowerLawResult:
 def local_slopes(x: Tensor, y: Tensor) -> Tensor:
     """Local exponents -(change of log y) / (change of log x) between neighbouring points.
 
-    A clean power law has equal ones; a drift shows that the fitted exponent depends on the
+    A pure power law has equal exponents; a drift shows that the fitted exponent depends on the
     window of x.
 
     Args:

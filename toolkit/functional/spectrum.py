@@ -1,4 +1,4 @@
-"""Spectral measures of a cloud of features: how many directions it uses, how evenly."""
+"""Spectral measures of features: effective rank, participation ratio and decay exponent."""
 
 import math
 from typing import NamedTuple

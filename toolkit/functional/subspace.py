@@ -1,4 +1,4 @@
-"""Subspaces of the residual stream: readout, random ones, and the complement of leading PCs."""
+"""Subspaces of the residual stream: readout, random, and the complement of leading PCs."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ def require_subspace(name: str, k: int, dim: int) -> None:
 
 
 def orthonormal_basis(name: str, basis: Tensor, dim: int) -> Tensor:
-    """Return a checked basis, or raise an error if it is not one of a subspace of R^dim."""
+    """Return a checked basis, or raise an error if it is no basis of a subspace of R^dim."""
     columns = finite_float(name, basis)
     if len(columns) != dim:
         raise ValueError(

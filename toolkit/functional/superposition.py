@@ -1,4 +1,4 @@
-"""How many features a weight matrix represents, and how much they overlap."""
+"""Represented features of a weight matrix: their share, norms and overlaps."""
 
 import math
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ def weak_superposition_loss(probabilities: Tensor, widths: list[int]) -> Tensor:
 def strong_superposition_exponent(frequency_exponent: float | None) -> float:
     """Exponent alpha_m of L ~ m^-alpha_m when all features are represented.
 
-    max(1, 2 (alpha - 1)) for frequencies p_i ~ i^-alpha: 1 for even ones, rising for skewed ones
+    max(1, 2 (alpha - 1)) for frequencies p_i ~ i^-alpha: 1 for even frequencies, larger for skewed
     (arXiv 2505.10465, strong superposition).
 
     Args:
