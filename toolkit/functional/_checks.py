@@ -1,7 +1,7 @@
 """Checks of arguments: one-line errors that begin with the argument's name.
 
-Each returns the value that it has checked. A number is a plain one or one of numpy's, never a
-bool; what is no tensor or generator is a TypeError, everything else a ValueError.
+Each function returns the checked value. Numbers are plain or numpy numbers, never bools. A wrong
+type instead of a tensor or generator is a TypeError, every other fault a ValueError.
 """
 
 import math
@@ -120,8 +120,8 @@ def of_shape(
         name: The public argument's name.
         tensor: A checked tensor.
         shape: The shape that it must have.
-        reason: What the message says after that shape, by default nothing.
-        advice: What the message says to do, by default nothing.
+        reason: Text of the message after that shape; empty by default.
+        advice: Advice at the end of the message; empty by default.
     """
     if tensor.shape != shape:
         end = f"; {advice}" if advice else ""
@@ -178,9 +178,9 @@ def at_most(
         name: The public argument's name.
         value: The value.
         most: Largest value that is allowed.
-        limit: What the message calls the limit, by default the number.
-        given: What the message says was given, by default the value.
-        advice: What the message says to do, by default nothing.
+        limit: Name of the limit in the message; the number by default.
+        given: Text for the given value in the message; the value by default.
+        advice: Advice at the end of the message; empty by default.
     """
     return _limited(name, value, value <= most, f"at most {limit or most}", advice, given=given)
 
@@ -199,9 +199,9 @@ def enough(
         name: The public argument's name.
         number: Number of the things.
         least: Smallest number that is allowed.
-        things: What the message calls them.
-        given: What the message says was given, by default the number.
-        advice: What the message says to do, by default nothing.
+        things: Noun for the counted objects in the message.
+        given: Text for the given number in the message; the number by default.
+        advice: Advice at the end of the message; empty by default.
     """
     good = number >= least
     return _limited(name, number, good, f"at least {least} {things}", advice, given=given)

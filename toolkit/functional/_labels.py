@@ -49,7 +49,7 @@ def train_classes(labels: Tensor, rows: Tensor) -> Int64[Tensor, " n"]:
 def stratified_split(
     classes: Int64[Tensor, " n"], share: float, generator: torch.Generator
 ) -> Split:
-    """Hold out ``share`` of each class, rounded: at least one row, but never the last one.
+    """Hold out ``share`` of each class, rounded: at least one row, but never all rows.
 
     Raises:
         ValueError: If every class has a single row.

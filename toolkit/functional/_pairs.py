@@ -113,7 +113,7 @@ def similarity_keys(
     integer = torch.int32 if cosines.dtype == torch.float32 else torch.int64
     values, keys = out or (None, pairs.new_empty(len(pairs), dtype=integer))
     values = torch.index_select(cosines.view(-1), 0, pairs, out=values)
-    # Rounding can lift parallel rows above the 1 of equal ones.
+    # By rounding, cosines of parallel rows can exceed the 1 of equal rows.
     return keys.copy_(values.clamp_(max=steps(cosines.dtype)))
 
 
@@ -148,7 +148,7 @@ def blurred(keys: Int[Tensor, " pairs"]) -> bool:
 
 
 def subspace_ranks(project: View, pairs: Int64[Tensor, " pairs"]) -> Float64[Tensor, " pairs"]:
-    """`pair_ranks` from float32 products, or float64 ones where these are too coarse."""
+    """`pair_ranks` from float32 products, or float64 products where float32 is too coarse."""
     keys = similarity_keys(scaled_cosines(project(torch.float32)), pairs)
     return pair_ranks(project(torch.float64), pairs) if blurred(keys) else centered_ranks(keys)
 

@@ -5,7 +5,7 @@ any step length: logits are linear in the weight, so a line search only adds kno
 Classes come first in every array, because (c, d) @ (d, n) and (c, n) @ (n, d) are the fast
 orientations of these thin products.
 
-A solver of its own, because general ones take longer. With 4000 rows like hidden states, 4 classes,
+A special solver, because general solvers take longer. With 4000 rows like hidden states, 4 classes,
 l2 from 1/4000 to 0.1, one thread and the same excess of the objective (1e-6), `torch.optim.LBFGS`
 takes 3.2 to 3.8 times as long at d = 256, 3.1 to 3.8 at 1024 and 3.8 to 4.5 at 2048; scikit-learn's
 LogisticRegression 2.8 to 4.3, 4.5 to 5.6 and 5.3 to 10 times (`benchmarks/probe.py`). The

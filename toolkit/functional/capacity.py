@@ -137,7 +137,7 @@ def deviation_for(
     Args:
         dim: Dimension d.
         num_vectors: Number of directions k, at least 1. For k <= d the deviation is 0, except
-            under ``jl``, which does not know about orthogonal bases. A result of 1 or more says
+            under ``jl``, which does not account for orthogonal bases. A result of 1 or more says
             that the law does not reach so many: no cosine is larger.
         law: ``full``, ``ratio`` or ``jl``.
         **constants: Constants that replace the published ones.

@@ -204,7 +204,7 @@ def unit_chunks(
 ) -> Iterator[Tensor]:
     """Yield the unit rows without those of norm 0 or below ``min_norm``.
 
-    All chunks share one buffer, which the caller may change: a fresh one each time would cost as
+    All chunks share one buffer, which the caller may change: a new buffer each time would cost as
     much as filling it.
     """
     buffer = vectors.new_empty(min(chunk_size, len(vectors)), vectors.shape[1], dtype=dtype)

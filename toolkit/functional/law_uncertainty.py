@@ -72,7 +72,7 @@ def bootstrap_packing_law(
         epsilons: Deviations (largest absolute cosines), shape (n,).
         law: ``full``, ``ratio`` or ``jl``.
         num_resamples: Number of fits, 2 to 1,000,000.
-        generator: Source of the draws, on the CPU. None stands for one with seed 0.
+        generator: Source of the draws, on the CPU. None: a new generator with seed 0.
 
     Returns:
         For each constant its values, float64, shape (num_resamples,).
@@ -92,7 +92,7 @@ def bootstrap_packing_law(
         )
     log_vectors, log_dims, observed = usable_points(num_vectors, dims, epsilons, law=law)
     require_memory("num_resamples", 2 * num_resamples, len(observed), itemsize=8)
-    # Draws that do not determine the law, with one dimension for instance, are left out.
+    # Skip draws that do not determine the law, such as draws of a single dimension.
     size = (2 * num_resamples, len(observed))
     drawn = torch.randint(len(observed), size, generator=draws)
     weights = torch.zeros(size, dtype=torch.float64).scatter_add_(
@@ -156,7 +156,7 @@ def log10_capacity_interval(
         rounding: Epsilon may be off by up to this much, all values equally likely.
         stderr: Standard error of a measured epsilon, taken as normal.
         level: Share of the resamples inside.
-        generator: Source of the draws, on the CPU. None stands for one with seed 0.
+        generator: Source of the draws, on the CPU. None: a new generator with seed 0.
 
     Raises:
         ValueError: As `log10_capacity` and `percentile_interval`, or if ``rounding`` or

@@ -47,12 +47,12 @@ def covariance_eigenvalues(features: Tensor, *, centered: bool = True) -> Tensor
         centered: Subtract the mean row first; otherwise these are squared singular values / N.
 
     Returns:
-        The min(N, d) eigenvalues in float64, shape (min(N, d),) or (L, min(N, d)). Those that
-        rounding cannot tell from 0 (about 1e-13 of the largest) are exactly 0.
+        The min(N, d) eigenvalues in float64, shape (min(N, d),) or (L, min(N, d)). Values below
+        the rounding error (about 1e-13 of the largest) are exactly 0.
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3, or its
+        ValueError: If ``features`` is not finite, real and of this shape with N >= 3, or its
             largest eigenvalue is beyond float64.
     """
     spectra = _spectra(features, centered=centered)
@@ -81,7 +81,7 @@ def rankme(features: Tensor, *, centered: bool = False, eigenvalues: bool = Fals
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+        ValueError: If ``features`` is not finite, real and of this shape with N >= 3.
 
     Example:
         >>> round(float(rankme(torch.diag(1 / torch.arange(1, 65)))), 2)
@@ -103,7 +103,7 @@ def participation_ratio(features: Tensor, *, centered: bool = True) -> Tensor:
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+        ValueError: If ``features`` is not finite, real and of this shape with N >= 3.
     """
     return participation_from_eigenvalues(_per_layer(features, centered=centered))
 
@@ -121,7 +121,7 @@ def condition_number(features: Tensor, *, centered: bool = True) -> Tensor:
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+        ValueError: If ``features`` is not finite, real and of this shape with N >= 3.
     """
     values = _per_layer(features, centered=centered)
     num_rows, dim = features.shape[-2:]
@@ -160,7 +160,7 @@ def mean_cosine(features: Tensor) -> MeanCosineResult:
 
     Raises:
         TypeError: If ``features`` is no tensor.
-        ValueError: If ``features`` is not finite, real and of such a shape with N >= 3.
+        ValueError: If ``features`` is not finite, real and of this shape with N >= 3.
     """
     layers = _checked(features)
     sums = [unit_sums(rows) for rows in layers]
