@@ -268,6 +268,11 @@ FUNCTIONS: dict[str, Call] = {
         "generator": generator(),
         "exact": flag(True),
     },
+    "two_nn": {
+        "features": tensor(ROWS),
+        "discarded_share": number(0.2, bad=(0, 1, -0.1, 1.5)),
+        "chunk_size": integer(4),
+    },
     "weak_superposition_loss": {
         "probabilities": tensor(LOSSES).refusing(above=LOSSES * 2, negative=-LOSSES),
         "widths": integers([0, 2], 0),

@@ -68,6 +68,7 @@ NOT_FINITE: dict[str, Callable[[Given], bool]] = {
     "reconstruction_loss": _square_overflows,
     "spearman": lambda drawn: _constant(drawn["x"]) or _constant(drawn["y"]),
     "subspace_pga": _always,
+    "two_nn": _always,
 }
 
 

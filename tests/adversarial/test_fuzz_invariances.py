@@ -45,6 +45,7 @@ ROW_ORDER: dict[str, Callable[[Tensor], Any]] = {
     "participation_ratio": F.participation_ratio,
     "condition_number": F.condition_number,
     "covariance_eigenvalues": F.covariance_eigenvalues,
+    "two_nn": lambda rows: F.two_nn(rows).dimension,
 }
 # Float32 products of unit rows.
 _ROUNDING = {"mean_abs_cosine": 1e-6, "condition_number": 1e-5}

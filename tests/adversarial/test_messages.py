@@ -127,6 +127,7 @@ REFUSALS = [
         "expected a finite number of at least 0, got -0.1",
     ),
     ("subspace_pga", "basis", "rows", OTHER_WIDTH),
+    ("two_nn", "discarded_share", "1.5", "expected a share above 0 and below 1, got 1.5"),
     (
         "weak_superposition_loss",
         "probabilities",

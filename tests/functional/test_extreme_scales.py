@@ -40,6 +40,7 @@ from toolkit.functional import (
     slope_guide,
     spearman,
     subspace_pga,
+    two_nn,
 )
 
 NUM, DIM = 40, 12
@@ -108,6 +109,7 @@ INVARIANT: dict[str, Callable[[Tensor], Any]] = {
     "subspace_pga": lambda rows: subspace_pga(
         rows, subspace(rows.dtype), num_null=5, remove=[0, 2]
     )[:5],
+    "two_nn": lambda rows: two_nn(rows)[:4],
 }
 # These come with the scale.
 COVARIANT: dict[str, Callable[[Tensor], Tensor]] = {

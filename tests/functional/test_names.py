@@ -30,6 +30,8 @@ OLD = {
     "PowerLaw": "scaling",
     "SubspacePGA": "pga",
 }
+# They have never been called otherwise.
+NEW = {"TwoNNResult"}
 
 
 @pytest.fixture(params=OLD)
@@ -52,7 +54,7 @@ def test_every_result_of_a_public_function_is_called_result() -> None:
     functions = [item for item in public if isinstance(item, types.FunctionType)]
     returned = set().union(*(named_tuples(get_type_hints(f)["return"]) for f in functions))
 
-    assert {cls.__name__ for cls in returned} == {f"{name}Result" for name in OLD}
+    assert {cls.__name__ for cls in returned} == {f"{name}Result" for name in OLD} | NEW
     assert returned == {item for item in public if inspect.isclass(item)}
     assert not {cls.__name__ for cls in returned} & set(metrics.__all__)
 
@@ -84,6 +86,11 @@ def test_a_star_import_takes_no_old_name() -> None:
 def test_an_unknown_name_stays_an_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'embeding_deviation'"):
         functional.embeding_deviation  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("name", sorted(NEW))
+def test_a_new_result_has_no_old_name(name: str) -> None:
+    assert not hasattr(functional, name.removesuffix("Result"))
 
 
 def test_pickles_find_every_class_by_its_old_name(old: str) -> None:

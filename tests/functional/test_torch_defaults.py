@@ -61,6 +61,7 @@ from toolkit.functional import (
     spearman,
     strong_superposition_exponent,
     subspace_pga,
+    two_nn,
     weak_superposition_loss,
     welch_bound,
 )
@@ -175,6 +176,7 @@ CALLS: dict[Callable[..., Any], Callable[[], Any]] = {
         for basis in (BASIS, WIDE_BASIS, ALMOST_ALL)
         for exact in (True, False)
     ),
+    two_nn: lambda: two_nn(ROWS),
     weak_superposition_loss: lambda: weak_superposition_loss(VALUE / 10, [0, 3, 9]),
     welch_bound: lambda: welch_bound(2000, 64),
 }

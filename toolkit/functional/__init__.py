@@ -27,6 +27,7 @@ from toolkit.functional.deviation import (
     deviation_stderr,
     embedding_deviation,
 )
+from toolkit.functional.intrinsic_dimension import TwoNNResult, two_nn
 from toolkit.functional.law_uncertainty import (
     IntervalResult,
     bootstrap_packing_law,
@@ -94,6 +95,7 @@ __all__ = [
     "PenaltyWithMaxResult",
     "PowerLawResult",
     "SubspacePGAResult",
+    "TwoNNResult",
     "alpha_req",
     "average_ranks",
     "bootstrap_packing_law",
@@ -143,6 +145,7 @@ __all__ = [
     "spearman",
     "strong_superposition_exponent",
     "subspace_pga",
+    "two_nn",
     "weak_superposition_loss",
     "welch_bound",
 ]
@@ -165,8 +168,11 @@ if TYPE_CHECKING:
     PowerLaw = PowerLawResult
     SubspacePGA = SubspacePGAResult
 else:
+    _NEVER_OLD = {"TwoNNResult"}
     _OLD_NAMES = {
-        name.removesuffix("Result"): globals()[name] for name in __all__ if name.endswith("Result")
+        name.removesuffix("Result"): globals()[name]
+        for name in __all__
+        if name.endswith("Result") and name not in _NEVER_OLD
     }
     # A pickle names the module that defines the class.
     for _name, _result in _OLD_NAMES.items():
