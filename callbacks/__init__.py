@@ -12,6 +12,7 @@ from callbacks.schedule import Schedule
 from callbacks.spectrum import Spectrum
 from callbacks.subspace_pga import SubspacePGA
 from callbacks.superposition_geometry import SuperpositionGeometry
+from callbacks.two_nn import TwoNN
 from callbacks.unembedding_overlap import UnembeddingOverlap
 from toolkit.measures.text_set import TextSet
 from toolkit.runs.points import Point
@@ -32,5 +33,6 @@ __all__ = [
     "SuperpositionGeometry",
     "TextCallback",
     "TextSet",
+    "TwoNN",
     "UnembeddingOverlap",
 ]

@@ -25,6 +25,7 @@ def test_rows_make_a_table() -> None:
         "capacity",
         "probe",
         "spectrum",
+        "two_nn",
         "unembedding",
     }
     assert set(table["step"]) == {7}
@@ -51,7 +52,7 @@ def test_rows_make_a_table() -> None:
         ((), {"epsilon", "capacity", "unembedding"}),
         (
             (tiny_tokenizer(), TEXTS),
-            {"pga", "epsilon", "capacity", "spectrum", "unembedding"},
+            {"pga", "epsilon", "capacity", "spectrum", "two_nn", "unembedding"},
         ),
     ],
     ids=["the matrices alone", "texts alone"],

@@ -263,6 +263,10 @@ CONSTRUCTORS: dict[str, tuple[Callable[..., Any], Call]] = {
             **_TEXTS,
         },
     ),
+    "TwoNN": (
+        callbacks.TwoNN,
+        {"discarded_share": number(0.2, bad=(0, 1, -0.1, 1.5)), **_TEXTS},
+    ),
     "PackingGeometry": (callbacks.PackingGeometry, _WHEN),
     "ScalingLaw": (callbacks.ScalingLaw, _WHEN),
     "SuperpositionGeometry": (

@@ -130,6 +130,10 @@ CALLS: dict[str, tuple[Callable[..., Any], Call]] = {
         {"subject": _SUBJECT, "l2": numbers([0.1]), "max_iter": integer(5)},
     ),
     "spectrum": (MEASURES["spectrum"], {"subject": _SUBJECT, "fit_range": WIDE_RANKS}),
+    "two_nn": (
+        MEASURES["two_nn"],
+        {"subject": _SUBJECT, "discarded_share": number(0.2, bad=(0, 1, -0.1, 1.5))},
+    ),
     "unembedding": (MEASURES["unembedding"], {"subject": _SUBJECT}),
 }
 # Right arguments would take a file.

@@ -261,6 +261,11 @@ PROBE = [
         ("[8, 1]", "[0, 4]", "[1]", "x", "5"),
     ),
     *refused(
+        (*_FOLDERS, "--callbacks+=TwoNN", *_OWN_TEXTS),
+        "--callbacks.discarded_share",
+        ("0", "1", "-0.1", "nan", "x"),
+    ),
+    *refused(
         (*_FOLDERS, *_PROBE_TEXTS), "--callbacks+", ("Nope", "5", "TextSet"), named="callbacks"
     ),
     *refused(

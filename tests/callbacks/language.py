@@ -17,6 +17,7 @@ from callbacks import (
     Spectrum,
     SubspacePGA,
     TextSet,
+    TwoNN,
     UnembeddingOverlap,
 )
 from tests.lm.tiny_models import NUM_ROWS, tiny_tokenizer
@@ -44,13 +45,14 @@ def small_texts(folder: Path, **options: Any) -> TextSet:
     )
 
 
-def five_callbacks(texts: TextSet, **options: Any) -> list[MeasurementCallback]:
+def all_callbacks(texts: TextSet, **options: Any) -> list[MeasurementCallback]:
     """All that measure a language model, quick ones."""
     return [
         SubspacePGA(texts=texts, k=3, num_null=4, **options),
         EmbeddingDeviation(**options),
         LinearProbe(texts=texts, **options),
         Spectrum(texts=texts, fit_range=(1, 8), **options),
+        TwoNN(texts=texts, **options),
         UnembeddingOverlap(**options),
     ]
 

@@ -57,7 +57,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch.utils.data import DataLoader
-from tests.callbacks.language import Module, five_callbacks, small_texts
+from tests.callbacks.language import Module, all_callbacks, small_texts
 from tests.callbacks.toy import toy_trainer
 from tests.lm.tiny_models import tiny_model
 
@@ -67,7 +67,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     # The same batch for every process and step: they average to what one process computes.
     tokens = torch.arange(12).repeat(64, 1)
-    watchers = five_callbacks(small_texts(folder), schedule=2, on_error="raise")
+    watchers = all_callbacks(small_texts(folder), schedule=2, on_error="raise")
     save = ModelCheckpoint(folder / "ckpt", monitor="pga/rho/final", every_n_train_steps=2)
     trainer = toy_trainer(
         *watchers, save, devices=devices, strategy="ddp" if devices > 1 else "auto", max_steps=4,

@@ -26,8 +26,8 @@ from tests.callbacks.events import images, scalars
 from tests.callbacks.language import (
     Module,
     ValidatedModule,
+    all_callbacks,
     batches,
-    five_callbacks,
     net_with_dropout,
     small_texts,
 )
@@ -60,7 +60,7 @@ def fit(tmp_path: Path, *callbacks: Callback, **options: Any) -> Module:
 
 def test_the_values_are_those_of_measure(tmp_path: Path) -> None:
     texts, keeps = small_texts(tmp_path), KeepsWeights()
-    module = fit(tmp_path, *five_callbacks(texts, schedule=SCHEDULE), keeps, max_steps=6)
+    module = fit(tmp_path, *all_callbacks(texts, schedule=SCHEDULE), keeps, max_steps=6)
     folder = tmp_path / "run" / "version_0"
     rows = read_measurements(folder / "measurements.csv")
     assert {row.step for row in rows} == {0, 2, 5, 6}
@@ -73,6 +73,7 @@ def test_the_values_are_those_of_measure(tmp_path: Path) -> None:
             "epsilon": {},
             "probe": {},
             "spectrum": {"fit_range": (1, 8)},
+            "two_nn": {},
             "unembedding": {},
         },
     )
@@ -84,12 +85,17 @@ def test_the_values_are_those_of_measure(tmp_path: Path) -> None:
     series = scalars(folder)
     assert [step for step, _ in series["pga/z/layer_02"]] == [0, 2, 5, 6]
     assert {"pga/z/final", "probe/accuracy/layer_00", "epsilon/value/input"} <= series.keys()
-    assert {"capacity/log10/output", "spectrum/rankme/layer_03"} <= series.keys()
+    assert {
+        "capacity/log10/output",
+        "spectrum/rankme/layer_03",
+        "two_nn/dimension/final",
+    } <= series.keys()
     assert "unembedding/overlap_times_m/output" in series
     assert {
         "pga/z_heat_map",
         "probe/accuracy_heat_map",
         "spectrum/rankme_heat_map",
+        "two_nn/dimension_heat_map",
         "epsilon/cosine_histogram",
     } <= set(images(folder))
 
@@ -142,7 +148,7 @@ def test_watching_never_changes_the_run(tmp_path: Path, num_workers: int) -> Non
         return module, [part.training for part in module.net.modules()]
 
     plain, flags = run()
-    watched, watched_flags = run(*five_callbacks(small_texts(tmp_path), schedule=13))
+    watched, watched_flags = run(*all_callbacks(small_texts(tmp_path), schedule=13))
     assert len(plain.losses) == 52
     assert plain.losses == watched.losses
     for name, value in plain.state_dict().items():
@@ -186,7 +192,7 @@ def test_one_forward_pass_for_all_callbacks(tmp_path: Path) -> None:
         lambda layer, *_: None if layer.training else passes.append(1)
     )
     texts = small_texts(tmp_path, batch_size=8)
-    toy_trainer(*five_callbacks(texts, schedule=[0]), max_steps=3).fit(module, batches())
+    toy_trainer(*all_callbacks(texts, schedule=[0]), max_steps=3).fit(module, batches())
     # 16 train and 12 test texts in batches of 8, at step 0 and at the last step; once a text is
     # read alone and beside a longer one.
     assert len(passes) == 2 + 2 * (2 + 2)
@@ -214,7 +220,7 @@ def test_a_continued_run_misses_and_repeats_nothing(tmp_path: Path) -> None:
     def trainer(max_steps: int) -> L.Trainer:
         logger = TensorBoardLogger(tmp_path, name="run", version=0)
         save = ModelCheckpoint(tmp_path / "ckpt", save_last=True, every_n_train_steps=1)
-        watchers = five_callbacks(texts, schedule=2)
+        watchers = all_callbacks(texts, schedule=2)
         return toy_trainer(
             *watchers, save, logger=logger, max_steps=max_steps, enable_checkpointing=True
         )
@@ -245,18 +251,25 @@ def test_a_checkpoint_can_monitor_a_layer(tmp_path: Path) -> None:
 
 def test_a_stand_alone_validation_measures_once(tmp_path: Path) -> None:
     logger = TensorBoardLogger(tmp_path, name="run", version=0)
-    watchers = five_callbacks(small_texts(tmp_path))
+    watchers = all_callbacks(small_texts(tmp_path))
     trainer = toy_trainer(*watchers, logger=logger)
     tokens = DataLoader(torch.ones(2, 4, 6, dtype=torch.long), batch_size=None)  # type: ignore[arg-type, var-annotated]
     trainer.validate(ValidatedModule(), tokens, verbose=False)
     rows = read_measurements(tmp_path / "run" / "version_0" / "measurements.csv")
     assert {row.step for row in rows} == {0}
-    assert {row.metric for row in rows} >= {"pga", "epsilon", "probe", "spectrum", "unembedding"}
+    assert {row.metric for row in rows} >= {
+        "pga",
+        "epsilon",
+        "probe",
+        "spectrum",
+        "two_nn",
+        "unembedding",
+    }
     assert "pga/z/final" in trainer.callback_metrics
 
 
 def test_headlines(tmp_path: Path) -> None:
-    watchers = five_callbacks(small_texts(tmp_path), schedule=[0])
+    watchers = all_callbacks(small_texts(tmp_path), schedule=[0])
     toy_trainer(*watchers, max_steps=1).fit(Module(), batches())
     lines = [line for watcher in watchers for line in watcher.headline_lines()]
     assert any(line.startswith("epsilon = 0.") and "(input, " in line for line in lines)
@@ -391,6 +404,6 @@ def test_a_named_tokenizer_is_read_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", counted)
     texts, name = small_texts(tmp_path), str(tmp_path / "words")
-    watchers = five_callbacks(texts, tokenizer=name, schedule=1)
+    watchers = all_callbacks(texts, tokenizer=name, schedule=1)
     toy_trainer(*watchers, max_steps=2).fit(module, batches())
     assert reads == [name]

@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import Callback
 from torch import nn
 
 from callbacks import EmbeddingDeviation, MeasurementCallback, Spectrum, SubspacePGA
-from tests.callbacks.language import Module, batches, five_callbacks, small_texts
+from tests.callbacks.language import Module, all_callbacks, batches, small_texts
 from tests.callbacks.toy import toy_trainer
 from tests.lm import tiny_models
 
@@ -29,7 +29,7 @@ def measured(module: L.LightningModule, *watchers: MeasurementCallback) -> dict[
 
 
 def quick(tmp_path: Path) -> list[MeasurementCallback]:
-    return five_callbacks(small_texts(tmp_path), schedule=[0], on_error="raise")
+    return all_callbacks(small_texts(tmp_path), schedule=[0], on_error="raise")
 
 
 # One update of Adam in float16 divides zero by its epsilon, which is zero there.
@@ -51,7 +51,7 @@ def test_a_weight_that_turns_nan_costs_points_and_no_exception(tmp_path: Path) -
                 with torch.no_grad():
                     pl_module.net.gpt_neox.layers[1].mlp.dense_4h_to_h.bias[3] = math.nan
 
-    watchers, module = five_callbacks(small_texts(tmp_path), schedule=1, on_error="raise"), Module()
+    watchers, module = all_callbacks(small_texts(tmp_path), schedule=1, on_error="raise"), Module()
     with pytest.warns(UserWarning, match=r"^pga: .* values in layer_02, .*not finite at step 2"):
         toy_trainer(Breaks(), *watchers, max_steps=3).fit(module, batches())
     pga = watchers[0].history
@@ -132,14 +132,14 @@ def test_adapted(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
-@pytest.mark.parametrize("number", range(5), ids=lambda number: f"callback {number}")
+@pytest.mark.parametrize("number", range(6), ids=lambda number: f"callback {number}")
 def test_a_matrix_under_an_adapter_is_refused_before_the_first_step(
     tmp_path: Path, number: int
 ) -> None:
     peft = pytest.importorskip("peft", reason="peft is not installed")
     config = peft.LoraConfig(target_modules=["embed_in"], r=2)
     module = Module(peft.get_peft_model(tiny_model(), config))
-    watcher = five_callbacks(small_texts(tmp_path), schedule=[0])[number]
+    watcher = all_callbacks(small_texts(tmp_path), schedule=[0])[number]
     with pytest.raises(ValueError, match="matrix with an adapter on it; merge it first") as caught:
         measured(module, watcher)
     assert "\n" not in str(caught.value)

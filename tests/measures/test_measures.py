@@ -27,6 +27,7 @@ from toolkit.functional import (
     rankme,
     readout_basis,
     subspace_pga,
+    two_nn,
 )
 from toolkit.lm.reading.hidden_states import hidden_states
 from toolkit.measure import measure
@@ -37,6 +38,7 @@ deviation_points = MEASURES["epsilon"]
 pga_points = MEASURES["pga"]
 probe_points = MEASURES["probe"]
 spectrum_points = MEASURES["spectrum"]
+two_nn_points = MEASURES["two_nn"]
 unembedding_points = MEASURES["unembedding"]
 LAYERS = ["layer_00", "layer_01", "layer_02", "layer_03", "final"]
 NUM_TOKENS = len(VOCABULARY)
@@ -206,6 +208,32 @@ def test_the_last_token_alone_enters_layer_00() -> None:
     assert values["num_distinct", "layer_00"] == len({text.split()[-1] for text in TEXTS})
 
 
+def test_two_nn_is_the_pure_function_on_the_layers() -> None:
+    model = tiny_model()
+    values = by_name(two_nn_points(subject(model), discarded_share=0.2))
+    wanted = two_nn(hidden_states(model, tokenizer(), TEXTS)["layer_02"], discarded_share=0.2)
+    assert math.isfinite(wanted.dimension)
+    for name in ("dimension", "num_distinct", "num_fitted", "num_dropped"):
+        assert values[name, "layer_02"] == getattr(wanted, name)
+
+
+def test_too_few_last_tokens_leave_two_nn_unknown_with_a_reason() -> None:
+    found = subject()
+    num = len({text.split()[-1] for text in TEXTS})
+    points = [p for p in two_nn_points(found, discarded_share=0.5) if p.layer == "layer_00"]
+    dimension, *counts = [p for p in points if p.quantity != "num_nonfinite"]
+    assert math.isnan(dimension.value)
+    assert dimension.num_points == num // 2 < 5
+    assert dimension.reason == (
+        f"{num // 2} ratios of {num} distinct points in the fit, 5 are needed"
+    )
+    assert [(p.value, p.reason) for p in counts] == [
+        (num, ""),
+        (num // 2, ""),
+        (len(TEXTS) - num, ""),
+    ]
+
+
 def test_unembedding_against_all_pairs() -> None:
     model = tiny_model()
     values = by_name(unembedding_points(subject(model)))
@@ -232,7 +260,7 @@ def test_orthogonal_rows_do_not_overlap() -> None:
     assert values["norm_p95", "output"] == 3
 
 
-@pytest.mark.parametrize("measured", [pga_points, probe_points, spectrum_points])
+@pytest.mark.parametrize("measured", [pga_points, probe_points, spectrum_points, two_nn_points])
 def test_layers_that_are_not_finite_are_counted(measured: Any) -> None:
     model = tiny_model()
     with torch.no_grad():
@@ -376,8 +404,19 @@ def test_a_selection_sees_its_layers_alone() -> None:
         ),
         (lambda: pga_points(subject(), k=DIM + 1), "k: expected at most"),
         (lambda: spectrum_points(subject(), fit_range=(5, 5)), "fit_range: expected"),
+        (lambda: two_nn_points(subject(), discarded_share=1), "discarded_share: expected a share"),
     ],
-    ids=["layer", "selection", "rows", "no texts", "no tokenizer", "no labels", "k", "range"],
+    ids=[
+        "layer",
+        "selection",
+        "rows",
+        "no texts",
+        "no tokenizer",
+        "no labels",
+        "k",
+        "range",
+        "share",
+    ],
 )
 def test_bad_input(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):

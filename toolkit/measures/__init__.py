@@ -14,6 +14,7 @@ from toolkit.measures.probe import PROBE
 from toolkit.measures.spectrum import SPECTRUM
 from toolkit.measures.subject import Subject
 from toolkit.measures.text_set import TextSet
+from toolkit.measures.two_nn import TWO_NN
 from toolkit.measures.unembedding import UNEMBEDDING
 
 __all__ = [
@@ -27,5 +28,5 @@ __all__ = [
 ]
 
 MEASURES: Mapping[str, Measure[Any]] = {
-    each.name: each for each in (PGA, DEVIATION, PROBE, SPECTRUM, UNEMBEDDING)
+    each.name: each for each in (PGA, DEVIATION, PROBE, SPECTRUM, TWO_NN, UNEMBEDDING)
 }

@@ -9,7 +9,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from callbacks import CheckpointSchedule
 from tests.callbacks.events import scalars
-from tests.callbacks.language import Module, batches, five_callbacks, small_texts
+from tests.callbacks.language import Module, all_callbacks, batches, small_texts
 from tests.callbacks.toy import toy_trainer
 from tests.commands.probe.probing import local, probe
 from toolkit.runs.table import read_measurements
@@ -21,8 +21,8 @@ def test_the_walk_repeats_the_curves_of_the_run(tmp_path: Path) -> None:
     texts = small_texts(tmp_path)
     saves = CheckpointSchedule(schedule=SCHEDULE)
     logger = TensorBoardLogger(tmp_path, name="run", version=0)
-    # Three of the five are what `probe` measures with.
-    watching = five_callbacks(texts, schedule=SCHEDULE)[:3]
+    # Three of them are what `probe` measures with.
+    watching = all_callbacks(texts, schedule=SCHEDULE)[:3]
     toy_trainer(*watching, saves, logger=logger, max_steps=4, enable_checkpointing=True).fit(
         Module(), batches()
     )

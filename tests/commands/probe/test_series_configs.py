@@ -28,7 +28,7 @@ def small(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     texts = {"source": str(write_texts(folder)), **TEXTS}
     for callback in config["callbacks"]:
         arguments = callback.setdefault("init_args", {})
-        if callback["class_path"] in {"SubspacePGA", "LinearProbe", "Spectrum"}:
+        if callback["class_path"] in {"SubspacePGA", "LinearProbe", "Spectrum", "TwoNN"}:
             arguments["texts"] = texts
         if callback["class_path"] == "SubspacePGA":
             # They must be fewer than the texts.
@@ -53,7 +53,7 @@ def test_runs(path: Path, tmp_path: Path) -> None:
     rows = read_measurements(tmp_path / "runs" / path.stem / "version_0" / "measurements.csv")
     assert len({(row.model, row.step) for row in rows}) == 2
     names = {"SubspacePGA": "pga", "LinearProbe": "probe", "EmbeddingDeviation": "epsilon"}
-    names |= {"Spectrum": "spectrum", "UnembeddingOverlap": "unembedding"}
+    names |= {"Spectrum": "spectrum", "TwoNN": "two_nn", "UnembeddingOverlap": "unembedding"}
     assert {names[name] for name in wanted} <= {row.metric for row in rows}
 
 

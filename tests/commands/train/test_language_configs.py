@@ -26,6 +26,7 @@ METRICS = {
     "LinearProbe": "probe",
     "EmbeddingDeviation": "epsilon",
     "Spectrum": "spectrum",
+    "TwoNN": "two_nn",
     "UnembeddingOverlap": "unembedding",
 }
 
