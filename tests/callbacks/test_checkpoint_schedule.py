@@ -432,6 +432,7 @@ import json, sys
 from pathlib import Path
 import torch
 from callbacks import CheckpointSchedule
+from tests.callbacks.test_checkpoint_schedule import fit
 from tests.data.tiny_corpus import tiny_corpus
 from toolkit.runs.checkpoint import RunCheckpoint
 

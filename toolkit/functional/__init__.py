@@ -168,12 +168,24 @@ if TYPE_CHECKING:
     PowerLaw = PowerLawResult
     SubspacePGA = SubspacePGAResult
 else:
-    _NEVER_OLD = {"TwoNNResult"}
-    _OLD_NAMES = {
-        name.removesuffix("Result"): globals()[name]
-        for name in __all__
-        if name.endswith("Result") and name not in _NEVER_OLD
-    }
+    _RENAMED = (
+        "AlphaReQ",
+        "CellLayout",
+        "CosineHistogram",
+        "CosineMoments",
+        "EmbeddingDeviation",
+        "Interval",
+        "LinearProbe",
+        "MeanAbsCosine",
+        "MeanCosine",
+        "MeanSquaredOverlap",
+        "PackingLaw",
+        "PairwiseAgreement",
+        "PenaltyWithMax",
+        "PowerLaw",
+        "SubspacePGA",
+    )
+    _OLD_NAMES = {name: globals()[f"{name}Result"] for name in _RENAMED}
     # A pickle names the module that defines the class.
     for _name, _result in _OLD_NAMES.items():
         setattr(sys.modules[_result.__module__], _name, _result)
