@@ -37,6 +37,16 @@ def test_files_exist() -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
+def test_the_commands_that_ci_runs_are_the_first_of_their_kind() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    patterns = re.findall(r"command_of '([^']+)'", script)
+    first = [next(line for line in TEXT.splitlines() if pattern in line) for pattern in patterns]
+    assert first == [
+        "pip install -e '.[test]' && python -m pytest -n 2",
+        "pip install -e . && python -m toolkit fit --config configs/toy.yaml",
+    ]
+
+
 def test_every_configuration_is_mentioned() -> None:
     names = [f"configs/{config.name}" for config in (ROOT / "configs").glob("*.yaml")]
     assert names
