@@ -55,6 +55,7 @@ def size_of(path: Path) -> int:
     return path.stat().st_size
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Experiment logs directory:UserWarning")
 def test_a_run_whose_table_has_no_room_continues_to_the_same_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -77,6 +78,7 @@ def test_a_run_whose_table_has_no_room_continues_to_the_same_table(
     assert_same_run(whole, cut)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Experiment logs directory:UserWarning")
 def test_a_run_whose_checkpoint_has_no_room_keeps_the_one_before(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

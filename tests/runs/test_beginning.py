@@ -72,6 +72,7 @@ def test_a_refused_run_leaves_earlier_versions_as_they_are(tmp_path: Path) -> No
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [[], ["--seed_everything=1"], ["--model.lr=0.001"]])
 def test_a_fixed_version_is_not_written_twice(
     tmp_path: Path, change: list[str], capsys: pytest.CaptureFixture[str]

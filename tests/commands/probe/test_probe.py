@@ -726,6 +726,7 @@ def hub(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield hub
 
 
+@pytest.mark.slow
 def test_published_revisions(
     hub: ListedHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,6 +140,7 @@ def epochs(
     return arguments, root / "superposition_autoencoder" / "version_0"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hook", "step", "by"),
     [
