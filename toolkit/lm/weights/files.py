@@ -130,6 +130,20 @@ class StoredWeights(Weights, Generic[_T]):
         return self._opened[file]
 
 
+_Stored = TypeVar("_Stored", bound=StoredWeights[Any])
+
+
+def open_stored(kind: type[_Stored], store: Store, *, single: str, index: str) -> _Stored | None:
+    """Open the single file of the store, or the files of its index; None without both."""
+    # Like transformers: an index may be left from earlier weights in the same folder.
+    if store.holds(single):
+        return kind(store, [single])
+    content = store.json(index)
+    if content is None:
+        return None
+    return kind(store, weight_map(content, f"{store.label}/{index}"))
+
+
 def weight_map(index: Any, label: str) -> dict[str, str]:  # noqa: ANN401
     """Return the file of each tensor according to an index of shards.
 

@@ -14,9 +14,9 @@ from toolkit.lm.weights.files import (
     dtype_name,
     files_of_part,
     missing_error,
+    open_stored,
     packed_error,
     shown_name,
-    weight_map,
 )
 from toolkit.lm.weights.stores import Store
 from toolkit.lm.weights.zip_checksums import check_records, check_storage, is_zip
@@ -94,13 +94,7 @@ class PickledWeights(StoredWeights[Tensor]):
 
 def open_pickled(store: Store) -> PickledWeights | None:
     """Open the single file of the store, or the files of its index; None without both."""
-    # Like transformers: an index may be left from earlier weights in the same folder.
-    if store.holds(SINGLE):
-        return PickledWeights(store, [SINGLE])
-    index = store.json(INDEX)
-    if index is None:
-        return None
-    return PickledWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
+    return open_stored(PickledWeights, store, single=SINGLE, index=INDEX)
 
 
 def open_pickled_file(store: Store, name: str) -> PickledWeights:

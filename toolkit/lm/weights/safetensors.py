@@ -20,9 +20,9 @@ from toolkit.lm.weights.files import (
     dtype_name,
     files_of_part,
     missing_error,
+    open_stored,
     packed_error,
     shown_name,
-    weight_map,
 )
 from toolkit.lm.weights.stores import CountedReader, Store
 
@@ -105,13 +105,7 @@ class SafetensorsWeights(StoredWeights[_Entry]):
 
 def open_safetensors(store: Store) -> SafetensorsWeights | None:
     """Open the single file of the store, or the files of its index; None without both."""
-    # Like transformers: an index may be left from earlier weights in the same folder.
-    if store.holds(SINGLE):
-        return SafetensorsWeights(store, [SINGLE])
-    index = store.json(INDEX)
-    if index is None:
-        return None
-    return SafetensorsWeights(store, weight_map(index, f"{store.label}/{INDEX}"))
+    return open_stored(SafetensorsWeights, store, single=SINGLE, index=INDEX)
 
 
 def open_safetensors_file(store: Store, name: str) -> SafetensorsWeights:
